@@ -1,0 +1,1 @@
+"""jumar: an event-sourced training-state engine with an audit log, for PyTorch."""
