@@ -159,7 +159,7 @@ def _judge(
     culprits = guard.culprits(agreed, family)
     if culprits or state.refusals.get(family):
         return [proposed, *_refuse(state, family, first.done, culprits)]
-    return [proposed, _accept(state, family, ballots, guard.covered(agreed), lead)]
+    return [proposed, _accept(state, family, ballots, guard.covered(state, agreed), lead)]
 
 
 def _refuse(

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from jumar.reducers import events as ev
+from jumar.reducers.guard import covered
 from jumar.reducers.lifecycle import ABSENT, ATTEMPT, CHECKPOINT, GONE, ORDERED, advance
 from jumar.reducers.lineage import owner
 from jumar.reducers.state import Ckpt, State
@@ -94,12 +95,14 @@ def _restart_selected(state: State, event: ev.RestartSelected) -> None:
     source = state.ckpts.get(event.ckpt_id or "")
     state.forks[event.attempt] = None if source is None else (source.attempt, source.done)
     state.verdict_done = event.done
+    state.covered = source is not None and source.verified
     state.refusals.clear()
     held = _metric_keys(state)
     state.metrics = {at: values for at, values in state.metrics.items() if at in held}
 
 
 def _verdict(state: State, event: ev.GuardVerdict) -> None:
+    state.covered = covered(state, event)
     state.verdict_done = event.to_done
 
 

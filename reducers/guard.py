@@ -85,7 +85,13 @@ def bad_ranks(vectors: Sequence[ComponentVector]) -> tuple[int, ...]:
     return tuple(sorted({rank for v in losses or vectors for rank in flagged(v)}))
 
 
-def covered(agreed: GuardVerdict) -> bool:
-    """Whether every rank fed some component, so that a clean verdict means something."""
+def covered(state: State, agreed: GuardVerdict) -> bool:
+    """
+    Whether every rank fed some component, so that a clean verdict means something.
+
+    An empty interval (a further save at one step) is as good as the verdict before it.
+    """
+    if agreed.to_done == agreed.from_done:
+        return state.covered
     fed = [sum(steps) for steps in zip(*(v.fed for v in agreed.components), strict=True)]
     return bool(fed) and all(fed)

@@ -194,6 +194,14 @@ class Schedule:
         """The form that `from_plain` reads."""
         return attrs.asdict(self)
 
+    def triggers(self, done: int) -> tuple[str, ...]:
+        """Which saves fall on this step: `periodic`, `final`."""
+        due = {
+            "periodic": done > 0 and done % self.save_every == 0,
+            "final": done == self.steps,
+        }
+        return tuple(reason for reason, is_due in due.items() if is_due)
+
 
 def _mapping(plain: object, what: str, known: Iterable[str]) -> dict[str, Any]:
     if not isinstance(plain, dict):

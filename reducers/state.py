@@ -88,6 +88,7 @@ class State:
         forks: attempt -> (attempt it continues, completed steps up to which), or None
             for one that began from nothing.
         verdict_done: completed steps at the last agreed verdict of the attempt.
+        covered: whether that verdict rested on steps that every rank watched.
         commits: how many checkpoints were ever committed.
         revisions: family -> completed steps (as text) -> accepted proposals.
         metrics: "<attempt>@<done>" -> "<family or nothing>:<name>" -> first finite value.
@@ -104,6 +105,7 @@ class State:
     start_done: int = 0
     forks: dict[int, tuple[int, int] | None] = attrs.field(factory=dict)
     verdict_done: int = 0
+    covered: bool = False
     commits: int = 0
     ckpts: dict[str, Ckpt] = attrs.field(factory=dict)
     revisions: dict[str, dict[str, int]] = attrs.field(factory=dict)

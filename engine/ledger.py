@@ -1,0 +1,55 @@
+"""Rank 0's hand on the authoritative log: events in, durable records out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from jumar.engine.log.record import Entry
+from jumar.engine.log.writer import LogWriter
+from jumar.reducers.events import Event
+from jumar.reducers.schema import encode
+
+
+@attrs.define
+class Ledger:
+    """
+    Attributes:
+        writer: the one writer of this epoch.
+        facts: logged here and not yet told to the other ranks.
+    """
+
+    writer: LogWriter
+    facts: list[Event] = attrs.field(factory=list)
+
+    @property
+    def epoch(self) -> int:
+        """The writer epoch, part of every staging name."""
+        return self.writer.epoch
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """(records, hash of the last one) that are durable."""
+        return self.writer.head.size, self.writer.head.last_hash
+
+    def log(self, events: Sequence[Event]) -> None:
+        """
+        Append in order; durable on return when any of them is a barrier.
+
+        Raises:
+            LogFailed: the writer is dead, the attempt is over.
+        """
+        entries = [Entry(type=t, v=v, payload=p) for t, v, p in map(encode, events)]
+        if entries:
+            self.writer.append_all(entries, durable=any(e.barrier for e in events))
+
+    def note(self, *events: Event) -> None:
+        """Append what the other ranks will be told with rank 0's next message."""
+        self.log(events)
+        self.facts.extend(events)
+
+    def take_facts(self) -> tuple[Event, ...]:
+        """What is to be told now; each fact is told once."""
+        facts, self.facts = tuple(self.facts), []
+        return facts

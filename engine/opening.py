@@ -1,0 +1,353 @@
+"""
+Opening a run: the log, the roll forward, the restart decision, and the state for all.
+
+Rank 0 opens and decides; its answers carry either an error, which every rank then
+raises, or the next candidate, which every rank looks at, or the settled state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from jumar.engine import effects as fx
+from jumar.engine import errors, manifest
+from jumar.engine.clock import Clock
+from jumar.engine.coordinator import Coordinator
+from jumar.engine.disk import Disk
+from jumar.engine.exchange import Steps, answer, ask, gather
+from jumar.engine.guard import Guard
+from jumar.engine.history import History
+from jumar.engine.layout import Layout
+from jumar.engine.ledger import Ledger
+from jumar.engine.log.claims import Writer
+from jumar.engine.log.writer import LogWriter
+from jumar.engine.payload import Payload
+from jumar.engine.publish import Publisher
+from jumar.engine.recover import Recovery, observed
+from jumar.engine.restart import Restart, Selection, mode_of
+from jumar.engine.run import Run, no_probe
+from jumar.engine.storage import make_dirs
+from jumar.reducers import events as ev
+from jumar.reducers.errors import JumarError, PolicyError
+from jumar.reducers.fold import fold
+from jumar.reducers.policy import Policy, Schedule
+from jumar.reducers.state import Ckpt, State
+
+VERSION: Final = "0.1.0"
+FOREIGN_RUN: Final = re.compile(
+    r"(checkpoint|iter_|step|epoch|global_step).*"
+    r"|.*\.(pt|pth|ckpt|bin|safetensors|distcp)"
+)
+"""Names by which a directory betrays checkpoints of somebody else."""
+
+
+@attrs.frozen
+class Setup:
+    """
+    All that one rank brings to an open.
+
+    Attributes:
+        directory: the run directory.
+        restart: `auto`, `fresh`, `new`, or the completed steps of a checkpoint.
+        who: who writes, for the claim (rank 0).
+        background: let a thread write queued events (False: at barriers only).
+        probe: called at each crash point; for tests.
+    """
+
+    directory: str
+    policy: Policy
+    payload: Payload
+    guard: Guard
+    coordinator: Coordinator
+    disk: Disk
+    clock: Clock
+    who: Writer
+    schedule: Schedule | None = None
+    restart: Restart = "auto"
+    background: bool = True
+    probe: Callable[[str], None] = no_probe
+
+    def __attrs_post_init__(self) -> None:
+        self.policy.check(self.schedule)
+        mode_of(self.restart)
+
+    def run(self, state: State, ledger: Ledger | None) -> Run:
+        """The open attempt."""
+        return Run(
+            layout=Layout(self.directory),
+            state=state,
+            coordinator=self.coordinator,
+            disk=self.disk,
+            clock=self.clock,
+            payload=self.payload,
+            guard=self.guard,
+            ledger=ledger,
+            probe=self.probe,
+        )
+
+    def publisher(self) -> Publisher:
+        """The owner of names while the run is not open yet."""
+        return Publisher(
+            disk=self.disk,
+            layout=Layout(self.directory),
+            rank=self.coordinator.rank,
+            at=self.probe,
+            beat=self.coordinator.beat,
+        )
+
+
+def open_steps(setup: Setup) -> Steps[Run]:
+    """
+    Open on this rank; every rank takes part.
+
+    Raises:
+        RunBusy, LogDamaged, RestoreError, RankMismatch, RankLost: the same on all ranks.
+    """
+    schedule = None if setup.schedule is None else setup.schedule.to_plain()
+    hello = {
+        "policy": setup.policy.digest(),
+        "schedule": schedule,
+        "restart": setup.restart,
+    }
+    if setup.coordinator.rank == 0:
+        return (yield from _lead(setup, hello))
+    return (yield from _follow(setup, hello))
+
+
+def _follow(setup: Setup, hello: fx.Plain) -> Steps[Run]:
+    message = yield from ask("open", hello)
+    while not message.get("settled"):
+        if message.get("error"):
+            raise revive(message["error"])
+        seen = manifest.damage(
+            setup.disk, message["folder"], Ckpt.from_plain(message["ckpt"]), None
+        )
+        message = yield from ask("read", {"unreadable": seen and f"{seen[0]}: {seen[1]}"})
+    return setup.run(State.from_plain(message["state"]), None)
+
+
+def _lead(setup: Setup, hello: fx.Plain) -> Steps[Run]:
+    hellos = yield from gather("open", hello)
+    opening = Opening(setup)
+    phase = "open"
+    try:
+        _same(hellos)
+        opening.begin()
+        for proposal in opening.selection.proposals(setup.restart):
+            if proposal is None:
+                break
+            folder = opening.publisher.where(proposal)
+            yield from answer(phase, {"ckpt": proposal.to_plain(), "folder": folder})
+            phase = "read"
+            votes = yield from gather(phase, {"unreadable": None})
+            if opening.accepts(proposal, [vote["unreadable"] for vote in votes]):
+                break
+        run = opening.settle(proposal)
+    except errors.RankLost as lost:
+        opening.give_up("rank_lost", lost)
+        raise
+    except (JumarError, OSError) as error:
+        opening.give_up("error", error)
+        yield from answer(phase, {"error": describe(error)})
+        raise
+    yield from answer(phase, {"settled": True, "state": run.state.to_plain()})
+    return run
+
+
+def _same(hellos: list[fx.Plain]) -> None:
+    for field in ("policy", "schedule", "restart"):
+        odd = [rank for rank, one in enumerate(hellos) if one[field] != hellos[0][field]]
+        if odd:
+            raise errors.RankMismatch(
+                f"rank {', '.join(map(str, odd))} opened with another {field} than rank 0",
+                why="every rank opens a run with the same arguments",
+                instead="pass the same policy, schedule and restart on all ranks",
+                value=odd,
+            )
+
+
+@attrs.define
+class Opening:
+    """Rank 0's side, from an unopened log to a settled state."""
+
+    setup: Setup
+    history: History = attrs.field(factory=History)
+    ledger: Ledger | None = None
+    publisher: Publisher = attrs.field(init=False)
+    selection: Selection = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.publisher = self.setup.publisher()
+
+    @property
+    def state(self) -> State:
+        """What the log means so far."""
+        return self.history.state
+
+    def emit(self, *events: ev.Event) -> None:
+        """Log and fold; durable when any of them is a barrier."""
+        assert self.ledger is not None
+        self.ledger.log(events)
+        for event in events:
+            fold(self.state, event)
+
+    def begin(self) -> None:
+        """Claim, roll forward, start the attempt."""
+        setup, log = self.setup, Layout(self.setup.directory).log
+        exists = setup.disk.stat(f"{log}/IDENTITY") is not None
+        _refuse_foreign(setup, exists)
+        if exists:
+            self.history.catch_up(setup.disk, log)  # before the claim: who cannot read
+        else:  # may not write
+            make_dirs(setup.disk, setup.directory)
+        writer = LogWriter.open(
+            setup.disk,
+            log,
+            run_id=self.state.run_id or uuid.uuid4().hex,
+            who=setup.who,
+            clock=setup.clock,
+            background=setup.background,
+        )
+        self.ledger = Ledger(writer)
+        self.history.catch_up(setup.disk, log)
+        if not self.state.run_id:
+            self.emit(ev.RunStarted(run_id=writer.run_id, version=VERSION, layout="native"))
+        self._recovery().run()
+        self._start_attempt()
+        self.selection = Selection(self.state, self.publisher)
+
+    def _recovery(self) -> Recovery:
+        assert self.ledger is not None
+        return Recovery(self.state, self.publisher, self.ledger.epoch, self.emit)
+
+    def _start_attempt(self) -> None:
+        setup = self.setup
+        if setup.policy != self.state.policy:
+            self.emit(ev.PolicyResolved(policy=setup.policy))
+        if setup.schedule != self.state.schedule:
+            self.emit(ev.ScheduleResolved(schedule=setup.schedule))
+        attempt = self.state.attempt + 1
+        self.emit(ev.AttemptStarted(attempt=attempt, world=setup.coordinator.world))
+        mode = mode_of(setup.restart)
+        at = f"live@{setup.restart}r0" if mode == "at" else None
+        self.emit(ev.RestartRequested(attempt=attempt, mode=mode, at=at))
+
+    def accepts(self, proposal: Ckpt, unreadable: list[str | None]) -> bool:
+        """Whether every rank can read the candidate; else all walk back together."""
+        bad = {rank: why for rank, why in enumerate(unreadable) if why}
+        if not bad:
+            return True
+        self.selection.refuse(
+            proposal,
+            "; ".join(f"rank {rank} cannot read it: {why}" for rank, why in bad.items()),
+        )
+        return False
+
+    def settle(self, source: Ckpt | None) -> Run:
+        """Log the decision, rewrite the pointers, and hand over the open run."""
+        assert self.ledger is not None
+        for ckpt, finding, detail in self.selection.damaged:
+            if ckpt.observed != finding:
+                self.emit(observed(ckpt, finding, detail))
+        if source is not None:
+            self.selection.choose(
+                source, "the newest that verifies, readable by every rank"
+            )
+        self.emit(
+            ev.RestartSelected(
+                attempt=self.state.attempt,
+                ckpt_id=None if source is None else source.ckpt_id,
+                done=0 if source is None else source.done,
+                candidates=tuple(self.selection.candidates),
+            )
+        )
+        self._recovery().rewrite_pointers()
+        return self.setup.run(self.state, self.ledger)
+
+    def give_up(self, reason: str, error: Exception) -> None:
+        """Write down why the open failed, if the log got that far, and let go of it."""
+        if self.ledger is None or not self.ledger.writer.alive:
+            return
+        ended = ev.AttemptEnded(
+            attempt=max(0, self.state.attempt),
+            reason=reason,
+            done=self.state.start_done,
+            detail=str(error)[:4096],
+        )
+        with contextlib.suppress(errors.LogFailed):  # the first error is the one to raise
+            if self.state.phase == "begun":
+                self.ledger.log([ended])
+            self.ledger.writer.close()
+
+
+def _refuse_foreign(setup: Setup, exists: bool) -> None:
+    """A directory of somebody else's checkpoints is never started from zero in silence."""
+    if exists and setup.restart == "new":
+        raise errors.RestoreError(
+            f"{setup.directory} holds a run already",
+            why="restart='new' is for a directory without one",
+            instead="use restart='auto' to go on, 'fresh' to begin again in the same run, "
+            "or another directory",
+            value=setup.directory,
+        )
+    if exists or setup.disk.stat(setup.directory) is None:
+        return
+    found = next(_foreign_names(setup.disk, setup.directory), None)
+    if found is not None:
+        raise errors.RestoreError(
+            f"{setup.directory} holds checkpoints but no log of jumar",
+            why=f"{found!r} looks like a checkpoint that something else wrote; starting "
+            "from zero beside it would look like a loss",
+            instead="`jumar import KIND DIR --into RUN` makes a log for them; or choose "
+            "another directory",
+            value=found,
+        )
+
+
+def _foreign_names(disk: Disk, directory: str) -> Iterator[str]:
+    for name in disk.listdir(directory):
+        path = f"{directory}/{name}"
+        stat = disk.stat(path)
+        inside = disk.listdir(path) if stat and stat.kind == "dir" else []
+        for entry in (name, *(f"{name}/{one}" for one in inside)):
+            if FOREIGN_RUN.fullmatch(entry.rpartition("/")[2]):
+                yield entry
+
+
+# --- errors across ranks ---------------------------------------------------------------
+
+_SENT: Final[dict[str, type[JumarError]]] = {
+    cls.__name__: cls
+    for cls in (
+        *(errors.RunBusy, errors.LogDamaged, errors.LogFailed, errors.RestoreError),
+        *(errors.RankMismatch, PolicyError),
+    )
+}
+
+
+def describe(error: Exception) -> dict[str, Any]:
+    """An error as a message, so that every rank raises the same."""
+    if isinstance(error, JumarError):
+        said = {"what": error.what, "why": error.why, "instead": error.instead}
+        return {"class": type(error).__name__, **said, "value": repr(error.value)}
+    return {
+        "class": "AttemptOver",
+        "what": "rank 0 could not open the run",
+        "why": f"{type(error).__name__}: {error}",
+        "instead": "look at rank 0's own output",
+        "value": "",
+    }
+
+
+def revive(plain: dict[str, Any]) -> JumarError:
+    """The error that `describe` described."""
+    cls = _SENT.get(plain["class"], errors.AttemptOver)
+    return cls(
+        plain["what"], why=plain["why"], instead=plain["instead"], value=plain["value"]
+    )
