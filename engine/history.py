@@ -9,7 +9,7 @@ import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
-from jumar.engine.log.reader import LogReader
+from jumar.engine.log.reader import LogReader, damaged
 from jumar.engine.log.record import Record
 from jumar.reducers.errors import JumarError
 from jumar.reducers.events import Event
@@ -49,14 +49,7 @@ class History:
             self._fold(record, event)
             self.size = record.seq + 1
         if reader.end == "corrupt":
-            finding = reader.findings[-1]
-            raise LogDamaged(
-                "the log is damaged",
-                why=f"{finding.segment} at byte {finding.offset}: {finding.what}",
-                instead="`jumar verify RUN` shows what is readable; nothing was written. "
-                "Start in another directory, or restore the segment from a copy",
-                value=finding.segment,
-            )
+            raise damaged(reader.findings[-1])
 
     def _fold(self, record: Record, event: Event | Unknown) -> None:
         if isinstance(event, Event):

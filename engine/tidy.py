@@ -80,7 +80,6 @@ def _prune(run: Run, ledger: Ledger, committed: Sequence[Ckpt]) -> None:
     ledger.note(*planned)
     hidden = [ckpt for ckpt in old if _hide(run, ledger, ckpt)]
     hidden += _start(run, ledger, victims)
-    run.at("unlink") if hidden else None
     for ckpt in hidden:
         _delete(run, ledger, ckpt)
 
@@ -115,6 +114,7 @@ def _hide(run: Run, ledger: Ledger, ckpt: Ckpt) -> bool:
 
 def _delete(run: Run, ledger: Ledger, ckpt: Ckpt) -> None:
     try:
+        run.at("unlink")
         run.publisher.delete(ckpt)
     except OSError as error:
         ledger.note(_failed(ckpt, False, error))

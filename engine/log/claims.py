@@ -1,0 +1,182 @@
+"""
+Claims: which process writes an epoch, decided by one exclusive create.
+
+`claims/EEEEEE` names host, pid and since when; its name depends on the epoch alone, so two
+contenders always fight for the same one.  A clean close leaves `EEEEEE.released` beside
+it.  Who finds an unreleased claim whose process still lives on this host is told so;
+any other writer is fenced at its next barrier by the existence of a later claim.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from jumar.engine.disk import Disk
+from jumar.engine.errors import RunBusy
+from jumar.engine.storage import write_file
+
+_NAME: Final = re.compile(r"[0-9]{6}", re.ASCII)
+CLAIM_MAX: Final = 4096
+
+
+@attrs.frozen
+class Claim:
+    """Who claimed an epoch; `since_ns` is wall clock, `started` a process start tick."""
+
+    epoch: int
+    host: str
+    pid: int
+    boot_id: str
+    started: int
+    since_ns: int
+
+
+@attrs.frozen
+class Writer:
+    """
+    Who wants to write.
+
+    Attributes:
+        alive: whether the process of a claim still lives, as far as this host can tell.
+    """
+
+    host: str
+    pid: int
+    boot_id: str
+    started: int
+    alive: Callable[[Claim], bool]
+
+    def plain(self) -> dict[str, Any]:
+        """For the segment header."""
+        return {"host": self.host, "pid": self.pid, "boot_id": self.boot_id}
+
+
+def this_process() -> Writer:
+    """This process as a writer."""
+    me = Writer(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        boot_id=_boot_id(),
+        started=_started(os.getpid()) or 0,
+        alive=lambda claim: _lives(claim, socket.gethostname(), _boot_id()),
+    )
+    return me
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""  # not Linux: a pid alone must do
+
+
+def _started(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot (proc(5), field 22)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _lives(claim: Claim, host: str, boot_id: str) -> bool:
+    if (claim.host, claim.boot_id) != (host, boot_id):
+        return False  # nothing can be known of another host: the fence decides
+    return _started(claim.pid) == claim.started if boot_id else _pid_exists(claim.pid)
+
+
+def _pid_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def epochs(disk: Disk, root: str) -> list[int]:
+    """All claimed epochs, ascending."""
+    names = disk.listdir(f"{root}/claims")
+    return [int(name) for name in names if _NAME.fullmatch(name)]
+
+
+def path_of(root: str, epoch: int) -> str:
+    """The claim of an epoch."""
+    return f"{root}/claims/{epoch:06d}"
+
+
+def read_claim(disk: Disk, root: str, epoch: int) -> Claim | None:
+    """What a claim says; None when it cannot be read."""
+    try:
+        plain = msgpack.unpackb(disk.read(path_of(root, epoch), 0, CLAIM_MAX), raw=False)
+        return Claim(**plain)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def claim(disk: Disk, root: str, who: Writer, now_ns: int) -> int:
+    """
+    Claim the next epoch, durably.
+
+    Raises:
+        RunBusy: a living process holds the newest claim, or another one was faster.
+    """
+    held = epochs(disk, root)
+    if held:
+        _refuse_if_held(disk, root, held[-1], who)
+    epoch = held[-1] + 1 if held else 1
+    mine = Claim(epoch, who.host, who.pid, who.boot_id, who.started, now_ns)
+    path = path_of(root, epoch)
+    draft = f"{root}/claims/.{epoch:06d}.{who.host}.{who.pid}.draft"
+    if disk.stat(draft) is not None:
+        disk.unlink(draft)  # ours, from a crash at this very place
+    write_file(disk, draft, msgpack.packb(attrs.asdict(mine)))
+    try:
+        disk.link(draft, path)
+    except FileExistsError:
+        raise _busy(read_claim(disk, root, epoch), epoch) from None
+    finally:
+        disk.unlink(draft)
+    disk.sync_dir(f"{root}/claims")
+    return epoch
+
+
+def release(disk: Disk, root: str, epoch: int) -> None:
+    """Let go of an epoch after a clean close."""
+    disk.create(f"{path_of(root, epoch)}.released").close()
+    disk.sync_dir(f"{root}/claims")
+
+
+def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:
+    if disk.stat(f"{path_of(root, epoch)}.released") is not None:
+        return
+    holder = read_claim(disk, root, epoch)
+    if holder is not None and who.alive(holder):
+        raise _busy(holder, epoch)
+
+
+def _busy(holder: Claim | None, epoch: int) -> RunBusy:
+    if holder is None:
+        who, since = "another process", "just now"
+    else:
+        who = f"process {holder.pid} on {holder.host}"
+        since = datetime.fromtimestamp(holder.since_ns / 1e9, UTC).isoformat(
+            timespec="seconds"
+        )
+    return RunBusy(
+        "this run is being written by somebody else",
+        why=f"{who} has held it since {since} (writer epoch {epoch})",
+        instead="wait for it to end, or stop it; reading (`jumar status`, `why`) needs no "
+        "claim",
+        value=None if holder is None else holder.pid,
+    )

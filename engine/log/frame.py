@@ -1,0 +1,93 @@
+"""
+Frames: `u32 len | u32 crc | body | u32 len`, little-endian.
+
+The CRC-32 is seeded with a constant other than zero and covers length and body, and a
+length of zero is forbidden: so a zero-filled tail, which a plain CRC accepts as an empty
+record, is never one.  The second length permits a backward scan and is a cheap check for
+a torn write.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+import attrs
+
+BODY_MAX: Final = 1 << 20
+"""Bytes of one body; a longer record is refused where it is made."""
+
+SEED: Final = 0x4A554D52
+_HEAD: Final = struct.Struct("<II")
+_LEN: Final = struct.Struct("<I")
+OVERHEAD: Final = _HEAD.size + _LEN.size
+
+
+def frame(body: bytes) -> bytes:
+    """The frame of a body; ValueError when it is empty or too long."""
+    size = len(body)
+    if not 1 <= size <= BODY_MAX:
+        raise ValueError(f"a body has 1..{BODY_MAX} bytes, not {size}")
+    length = _LEN.pack(size)
+    crc = zlib.crc32(body, zlib.crc32(length, SEED))
+    return b"".join((_HEAD.pack(size, crc), body, length))
+
+
+@attrs.define
+class Scan:
+    """
+    What a scan found.
+
+    Attributes:
+        bodies: the bodies of whole frames, in order.
+        offsets: where each of these frames begins.
+        end: offset behind the last whole frame.
+        why: `end`, or why it stopped before the limit: `zeros`, `short`, `length`, `crc`.
+    """
+
+    bodies: list[bytes]
+    offsets: list[int]
+    end: int
+    why: str
+
+
+def scan(data: bytes, start: int = 0, limit: int | None = None) -> Scan:
+    """Whole frames from `start` on, up to `limit` or the first that is none."""
+    limit = len(data) if limit is None else limit
+    bodies: list[bytes] = []
+    offsets: list[int] = []
+    at, why = start, "end"
+    crc32, head, tail = zlib.crc32, _HEAD.unpack_from, _LEN.unpack_from
+    while at < limit:
+        if limit - at < OVERHEAD:
+            why = "short"
+            break
+        size, crc = head(data, at)
+        stop = at + size + OVERHEAD
+        if not 1 <= size <= BODY_MAX or stop > limit:
+            why = "length" if size > BODY_MAX else ("short" if size else "zeros")
+            break
+        body = data[at + 8 : stop - 4]
+        if (
+            tail(data, stop - 4)[0] != size
+            or crc32(body, crc32(data[at : at + 4], SEED)) != crc
+        ):
+            why = "crc"
+            break
+        bodies.append(body)
+        offsets.append(at)
+        at = stop
+    return Scan(bodies, offsets, at, why)
+
+
+def later_frame(data: bytes, start: int) -> int | None:
+    """The offset of a whole frame somewhere behind `start`; None when there is none."""
+    for at in range(start + 1, len(data) - OVERHEAD):
+        size = _LEN.unpack_from(data, at)[0]
+        stop = at + size + OVERHEAD
+        if not 1 <= size <= BODY_MAX or stop > len(data):
+            continue
+        if _LEN.unpack_from(data, stop - 4)[0] == size and scan(data, at, stop).bodies:
+            return at
+    return None

@@ -1,0 +1,80 @@
+"""`IDENTITY`: which log this is; made once and never changed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from jumar.engine.disk import Disk
+from jumar.engine.errors import LogDamaged
+
+FORMAT: Final = 1
+SIZE_MAX: Final = 4096
+
+
+@attrs.frozen
+class Identity:
+    """
+    Attributes:
+        log_id: of this log, uuid4 hex.
+        run_id: of the run it belongs to, uuid4 hex.
+        created_ns: wall clock, for people.
+        digest: SHA-256 of the stored bytes: the `prev` of record 0.
+    """
+
+    log_id: str
+    run_id: str
+    created_ns: int
+    digest: bytes = b""
+
+    def plain(self) -> dict[str, Any]:
+        """What is stored."""
+        return {
+            "format": FORMAT,
+            "hash": "sha256",
+            "log_id": self.log_id,
+            "run_id": self.run_id,
+            "created_ns": self.created_ns,
+        }
+
+    @classmethod
+    def read(cls, disk: Disk, root: str) -> Identity:
+        """
+        The identity of the log in `root`.
+
+        Raises:
+            LogDamaged: there is none, or it cannot be understood.
+        """
+        path = f"{root}/IDENTITY"
+        if disk.stat(path) is None:
+            raise LogDamaged(
+                f"there is no log in {root}",
+                why="its IDENTITY is missing",
+                instead="name the run directory, the one that holds .jumar",
+                value=root,
+            )
+        data = disk.read(path, 0, SIZE_MAX)
+        try:
+            plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
+            known = plain["format"] == FORMAT and plain["hash"] == "sha256"
+            made = cls(
+                str(plain["log_id"]), str(plain["run_id"]), int(plain["created_ns"]),
+                hashlib.sha256(data).digest(),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(path, f"it is not an identity: {error}") from error
+        if not known:
+            raise _damaged(path, "it is of a format that this version does not know")
+        return made
+
+
+def _damaged(path: str, why: str) -> LogDamaged:
+    return LogDamaged(
+        "the log's identity cannot be read",
+        why=why,
+        instead="restore .jumar/IDENTITY from a copy: the whole chain begins with it",
+        value=path,
+    )

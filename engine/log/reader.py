@@ -1,0 +1,278 @@
+"""
+Reading a log: which segments count, which records are whole, and how it ends.
+
+    end              every byte was understood
+    not_yet_visible  the last segment ends in zeros, a short frame or a bad checksum: a
+                     write that is under way, or was cut by a crash
+    corrupt          bytes that a successor counted valid, or that stand before valid
+                     ones, cannot be read; or the chain is broken
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final, Literal, Self
+
+import attrs
+
+from jumar.engine.disk import Disk
+from jumar.engine.errors import LogDamaged
+from jumar.engine.log.frame import later_frame, scan
+from jumar.engine.log.identity import Identity
+from jumar.engine.log.record import BadRecord, Head, Record, canonical, decode
+from jumar.engine.log.segment import Header, Pred, epoch_of, is_segment, read_header
+
+Mode = Literal["strict", "tail", "salvage"]
+End = Literal["end", "not_yet_visible", "corrupt"]
+TORN: Final = frozenset({"zeros", "short", "length", "crc"})
+
+
+@attrs.frozen
+class Finding:
+    """Something about the bytes that a reader should know."""
+
+    segment: str
+    offset: int
+    what: str
+    severity: Literal["error", "warning"] = "error"
+
+
+@attrs.frozen
+class Link:
+    """One segment of the chain; `limit` is what its successor counted valid."""
+
+    name: str
+    header: Header
+    first: int
+    limit: int | None
+
+
+def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[Finding]]:
+    """
+    The segments that count, oldest first, and findings about those that do not.
+
+    The newest epoch whose ancestry reaches the beginning wins; a segment whose header is
+    torn (a writer that died while it began) hides nobody.
+    """
+    headers: dict[str, tuple[Header, int]] = {}
+    findings = []
+    folder = f"{root}/seg"
+    names = disk.listdir(folder) if disk.stat(folder) is not None else []
+    for name in filter(is_segment, names):
+        found = read_header(disk.read(f"{folder}/{name}", 0, 65536))
+        if found is None or found[0].log_id != identity.log_id:
+            what = "orphan segment: its header is torn or of another log"
+            findings.append(Finding(name, 0, what, "warning"))
+        else:
+            headers[name] = found
+    for tip in sorted(headers, key=epoch_of, reverse=True):
+        chain = _ancestry(tip, headers, identity)
+        if chain is not None:
+            used = {link.name for link in chain}
+            findings += [
+                Finding(name, 0, "segment is not on the chain", "warning")
+                for name in sorted(headers.keys() - used)
+            ]
+            return chain, findings
+    if headers:
+        findings.append(Finding(max(headers), 0, "no segment leads back to the beginning"))
+    return [], findings
+
+
+def _ancestry(
+    tip: str, headers: dict[str, tuple[Header, int]], identity: Identity
+) -> list[Link] | None:
+    chain: list[Link] = []
+    name, limit = tip, None
+    while name in headers:
+        header, first = headers[name]
+        chain.append(Link(name, header, first, limit))
+        if header.pred is None:
+            is_first = header.first_seq == 0 and header.prev == identity.digest.hex()
+            return chain[::-1] if is_first else None
+        if epoch_of(header.pred.name) >= epoch_of(name):
+            return None  # a header that names its own future
+        name, limit = header.pred.name, header.pred.valid_bytes
+    return None
+
+
+@attrs.define
+class LogReader:
+    """
+    Iterate over the records of a log, chain verified over the stored bytes.
+
+    After the iteration `end`, `findings` and `head` tell how it went.
+
+    Attributes:
+        mode: `strict` raises LogDamaged at the first corruption and checks that each body
+            is canonical; `tail` stops there; `salvage` goes on with whatever is readable.
+    """
+
+    disk: Disk
+    root: str
+    mode: Mode = "tail"
+    end: End = "end"
+    findings: list[Finding] = attrs.field(factory=list)
+    identity: Identity = attrs.field(init=False)
+    size: int = 0
+    last: bytes = b""
+    chain: list[Link] = attrs.field(factory=list)
+    tail_end: int = 0
+    tail_size: int = 0
+    tail_sha256: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        self.identity = Identity.read(self.disk, self.root)
+        self.last = self.identity.digest
+
+    @property
+    def head(self) -> Head:
+        """Records read and the hash of the last."""
+        return Head(self.size, self.last.hex())
+
+    def __iter__(self) -> Iterator[Record]:
+        self.chain, self.findings = links(self.disk, self.root, self.identity)
+        if any(finding.severity == "error" for finding in self.findings):
+            self._corrupt(self.findings.pop())
+        for link in self.chain:
+            yield from self._segment(link)
+            if self.end == "corrupt" and self.mode != "salvage":
+                return
+
+    def _segment(self, link: Link) -> Iterator[Record]:
+        data = self.disk.read(f"{self.root}/seg/{link.name}")
+        limit = len(data) if link.limit is None else link.limit
+        self._check_frozen(link, data, limit)
+        found = scan(data, link.first, min(limit, len(data)))
+        self.tail_end, self.tail_size = found.end, len(data)
+        if self.mode != "salvage" and self.end == "corrupt":
+            return
+        for body, offset in zip(found.bodies, found.offsets, strict=True):
+            record = self._record(link, body, offset)
+            if record is None:
+                if self.mode != "salvage":
+                    return
+                continue
+            yield record
+        self._tail(link, data, found.end, limit, found.why)
+
+    def _check_frozen(self, link: Link, data: bytes, limit: int) -> None:
+        """What the successor counted must be there, with the digest it saw."""
+        if link.limit is None:
+            return
+        successor = self.chain[self.chain.index(link) + 1].header.pred
+        assert successor is not None
+        if len(data) < limit:
+            self._corrupt(
+                Finding(link.name, len(data), f"{limit - len(data)} bytes are missing")
+            )
+        elif hashlib.sha256(data[:limit]).hexdigest() != successor.sha256:
+            self._blame(link, data, limit)
+        if len(data) > limit:
+            behind = len(scan(data, limit).bodies)
+            what = (
+                f"{len(data) - limit} bytes behind the valid count ({behind} whole frames)"
+            )
+            self.findings.append(Finding(link.name, limit, what, "warning"))
+
+    def _blame(self, link: Link, data: bytes, limit: int) -> None:
+        """Name the first frame that is broken, when one is."""
+        found = scan(data, link.first, limit)
+        offset = found.end if found.why != "end" else 0
+        self._corrupt(
+            Finding(link.name, offset, "bytes differ from what the successor saw")
+        )
+
+    def _record(self, link: Link, body: bytes, offset: int) -> Record | None:
+        try:
+            record = decode(body)
+        except BadRecord as error:
+            return self._corrupt(Finding(link.name, offset, f"not a record: {error}"))
+        if record.prev != self.last or record.seq != self.size:
+            what = f"record {record.seq} does not follow record {self.size - 1}"
+            if self.mode != "salvage":
+                return self._corrupt(Finding(link.name, offset, what))
+            self._corrupt(Finding(link.name, offset, what))
+        if record.epoch != link.header.epoch:
+            return self._corrupt(Finding(link.name, offset, "record of another epoch"))
+        if self.mode == "strict" and not canonical(body):
+            return self._corrupt(Finding(link.name, offset, "bytes are not canonical"))
+        self.size, self.last = record.seq + 1, record.hash
+        return record
+
+    def _tail(self, link: Link, data: bytes, at: int, limit: int, why: str) -> None:
+        self.tail_sha256 = hashlib.sha256(data[:at]).hexdigest()
+        if why == "end":
+            return
+        if link.limit is not None:
+            self._corrupt(Finding(link.name, at, f"unreadable ({why}) and counted valid"))
+        elif (later := later_frame(data, at)) is not None:
+            what = f"unreadable ({why}) and a whole frame stands behind it at {later}"
+            self._corrupt(Finding(link.name, at, what))
+        else:
+            self.end = "not_yet_visible"
+            what = f"{len(data) - at} bytes at the tail are no whole frame ({why})"
+            self.findings.append(Finding(link.name, at, what, "warning"))
+
+    def _corrupt(self, finding: Finding) -> None:
+        self.end = "corrupt"
+        self.findings.append(finding)
+        if self.mode == "strict":
+            raise damaged(finding)
+
+
+def damaged(finding: Finding) -> LogDamaged:
+    """The error of a finding."""
+    return LogDamaged(
+        "the log is damaged",
+        why=f"{finding.segment} at byte {finding.offset}: {finding.what}",
+        instead="`jumar verify RUN` shows what is readable; nothing was written.  Restore "
+        "the segment from a copy, or begin in another directory",
+        value=finding.segment,
+    )
+
+
+@attrs.frozen
+class Chain:
+    """What a new writer continues: size, last hash, and the predecessor to freeze."""
+
+    size: int
+    last: bytes
+    pred: Pred | None
+
+    @classmethod
+    def load(cls, disk: Disk, root: str, *, sync: bool) -> Self:
+        """
+        Read the whole log.
+
+        Args:
+            sync: fsync the segment that is to be frozen first, so that what counts valid
+                is durable.
+
+        Raises:
+            LogDamaged: it is corrupt.
+        """
+        identity = Identity.read(disk, root)
+        chain, _ = links(disk, root, identity)
+        if chain and sync:
+            disk.sync_file(f"{root}/seg/{chain[-1].name}")
+            disk.sync_dir(f"{root}/seg")
+        reader = LogReader(disk, root, mode="tail")
+        for _ in reader:
+            pass
+        if reader.end == "corrupt":
+            raise damaged(reader.findings[-1])
+        if not reader.chain:
+            return cls(0, identity.digest, None)
+        pred = Pred(
+            name=reader.chain[-1].name,
+            valid_bytes=reader.tail_end,
+            sha256=reader.tail_sha256,
+            discarded_bytes=reader.tail_size - reader.tail_end,
+        )
+        return cls(reader.size, reader.last, pred)
+
+    def freeze(self) -> Pred | None:
+        """The predecessor as the new header names it."""
+        return self.pred

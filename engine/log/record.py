@@ -1,0 +1,113 @@
+"""
+Records: the body of a frame, a msgpack array, and how it is chained.
+
+    [seq, epoch, type, v, wall_ns, mono_ns, rank, op_id, cause, prev, payload]
+
+`prev` is the SHA-256 of the previous record's body as it is stored; that of record 0 is
+the SHA-256 of the log's IDENTITY.  Only stored bytes are hashed, never re-encoded ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+FIELDS: Final = 11
+INT_MAX: Final = 2**63 - 1
+_TYPES: Final = (int, int, str, int, int, int, int, object, object, bytes, dict)
+
+
+@attrs.frozen
+class Entry:
+    """What a caller appends; the log adds everything else."""
+
+    type: str
+    v: int
+    payload: dict[str, Any]
+    cause: int | None = None
+    op_id: str | None = None
+
+
+@attrs.frozen
+class Head:
+    """How much of the log is durable: records, and the hash of the last one (hex)."""
+
+    size: int
+    last_hash: str
+
+
+@attrs.define
+class Record:
+    """One stored record; `hash` is the SHA-256 of its body, `prev` that of the last one."""
+
+    seq: int
+    epoch: int
+    type: str
+    v: int
+    wall_ns: int
+    mono_ns: int
+    rank: int
+    op_id: str | None
+    cause: int | None
+    prev: bytes
+    payload: dict[str, Any]
+    hash: bytes
+
+
+class BadRecord(ValueError):
+    """A body that is no record."""
+
+
+def encode(fields: tuple[Any, ...]) -> bytes:
+    """The body of a record; map keys sorted, so that one meaning has one form."""
+    *envelope, payload = fields
+    body: bytes = msgpack.packb([*envelope, _sorted(payload)], use_bin_type=True)
+    return body
+
+
+def _sorted(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {key: _sorted(plain[key]) for key in sorted(plain)}
+    if isinstance(plain, list):
+        return [_sorted(one) for one in plain]
+    return plain
+
+
+def _no_ext(code: int, data: bytes) -> Any:
+    raise BadRecord(f"extension type {code} is not allowed")
+
+
+def decode(body: bytes) -> Record:
+    """
+    The record of a body.
+
+    Raises:
+        BadRecord: not msgpack, not this array, or a field of another type.
+    """
+    try:
+        fields = msgpack.unpackb(body, raw=False, strict_map_key=True, ext_hook=_no_ext)
+    except BadRecord:
+        raise
+    except ValueError as error:
+        raise BadRecord(f"not msgpack: {error}") from error
+    if type(fields) is not list or len(fields) != FIELDS:
+        raise BadRecord("not an array of 11")
+    for value, kind in zip(fields, _TYPES, strict=True):
+        if kind is not object and type(value) is not kind:
+            raise BadRecord(f"{value!r:.40} is not a {kind.__name__}")
+    return Record(*fields, digest(body))
+
+
+def digest(body: bytes) -> bytes:
+    """SHA-256, 32 bytes."""
+    return hashlib.sha256(body).digest()
+
+
+def canonical(body: bytes) -> bool:
+    """Whether re-encoding gives the same bytes (no duplicate keys, no longer forms)."""
+    record = decode(body)
+    fields = attrs.astuple(record, recurse=False)[:-1]
+    return encode(fields) == body

@@ -1,0 +1,277 @@
+"""
+The one writer of a log: queue, group commit, barriers.
+
+Records are encoded and chained when they are appended, so their order is fixed there.  A
+thread writes the queue after a short while; a caller that needs a barrier writes it
+itself, under the same lock.  A barrier is acknowledged only if, *after* its fdatasync, no
+later claim exists: a writer that was replaced while it slept acknowledges nothing.
+
+Any error of a write, a sync or a close kills the writer for good.  A failed fsync is never
+tried again, since the second one may report success for bytes that are lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Final, Self
+
+import attrs
+import msgpack
+
+from jumar.engine.clock import Clock
+from jumar.engine.disk import Disk, DiskFile
+from jumar.engine.errors import LogFailed
+from jumar.engine.log import claims
+from jumar.engine.log.frame import BODY_MAX, frame
+from jumar.engine.log.identity import Identity
+from jumar.engine.log.reader import Chain
+from jumar.engine.log.record import Entry, Head, digest, encode
+from jumar.engine.log.segment import FORMAT, Header, Pred, header_bytes, name_of
+from jumar.engine.storage import make_dirs, write_file
+from jumar.reducers.errors import SchemaError
+
+INTERVAL_S: Final = 0.05
+"""How long a queued event may wait for company before the thread writes it."""
+
+QUEUE_MAX: Final = 65_536
+"""Queued records; beyond it the appending caller writes them itself: nothing is dropped."""
+
+
+@attrs.define(eq=False)
+class LogWriter:
+    """
+    Appends to one log in one epoch; safe to call from several threads.
+
+    Attributes:
+        head: what is durable.
+        syncs: fdatasyncs of records so far.
+        alive: False after any error and after `close`.
+    """
+
+    disk: Disk
+    root: str
+    run_id: str
+    epoch: int
+    clock: Clock
+    head: Head
+    _file: DiskFile
+    _next_seq: int
+    _last: bytes
+    alive: bool = True
+    syncs: int = 0
+    why: str = ""
+    _queue: list[bytes] = attrs.field(factory=list)
+    _order: threading.Lock = attrs.field(factory=threading.Lock)
+    _io: threading.Lock = attrs.field(factory=threading.Lock)
+    _stop: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        root: str,
+        *,
+        run_id: str,
+        who: claims.Writer,
+        clock: Clock,
+        background: bool = True,
+    ) -> Self:
+        """
+        Claim the next epoch and begin a segment that freezes the one before it.
+
+        Args:
+            root: the log's folder, `<run>/.jumar`; made when absent.
+            run_id: for a new log; an existing one keeps its own.
+            background: let a thread write queued events; otherwise only barriers do.
+
+        Raises:
+            RunBusy: somebody else writes this log.
+            LogDamaged: what is there cannot be trusted; nothing was written behind it.
+        """
+        for folder in ("claims", "seg"):
+            make_dirs(disk, f"{root}/{folder}")
+        identity = _identity(disk, root, run_id, clock)
+        epoch = claims.claim(disk, root, who, clock.wall_ns())
+        chain = Chain.load(disk, root, sync=True)
+        header = Header(
+            format=FORMAT,
+            log_id=identity.log_id,
+            epoch=epoch,
+            first_seq=chain.size,
+            prev=chain.last.hex(),
+            pred=chain.freeze(),
+            writer=who.plain(),
+        )
+        begun = header_bytes(header)
+        path = f"{root}/seg/{name_of(epoch, chain.size)}"
+        file = disk.create(path)
+        file.write(begun)
+        file.sync()
+        disk.sync_dir(f"{root}/seg")
+        head = Head(chain.size, chain.last.hex())
+        writer = cls(disk, root, identity.run_id, epoch, clock, head, file,
+                     chain.size, chain.last)  # fmt: skip
+        writer._begin(who, hashlib.sha256(begun).hexdigest(), header.pred)
+        if background:
+            writer._thread = threading.Thread(
+                target=writer._work, name="jumar-log", daemon=True
+            )
+            writer._thread.start()
+        return writer
+
+    def _begin(self, who: claims.Writer, header: str, pred: Pred | None) -> None:
+        """The first records of an epoch: who claimed it, and what was left behind."""
+        claimed = {**who.plain(), "epoch": self.epoch, "header": header}
+        entries = [Entry("writer.claimed", 1, claimed)]
+        if pred is not None and pred.discarded_bytes:
+            left = {
+                "pred": pred.name,
+                "valid_bytes": pred.valid_bytes,
+                "discarded_bytes": pred.discarded_bytes,
+            }
+            entries.append(Entry("writer.recovered", 1, left))
+        self.append_all(entries)
+
+    # --- appending ---
+
+    def append(self, entry: Entry, *, durable: bool = False) -> int:
+        """Append one record; returns its sequence number (see `append_all`)."""
+        return self.append_all([entry], durable=durable)[0]
+
+    def append_all(self, entries: Sequence[Entry], *, durable: bool = False) -> list[int]:
+        """
+        Append records in order; with `durable` they are on the disk when this returns.
+
+        Raises:
+            LogFailed: the writer is dead; with `durable`, the outcome of these records is
+                unknown and the next open tells.
+            SchemaError: a record above 1 MiB; nothing was queued.
+        """
+        with self._order:
+            self._must_live()
+            seqs = self._enqueue(entries)
+        if durable or len(self._queue) >= QUEUE_MAX:
+            self._flush(seqs[-1] + 1)
+        return seqs
+
+    def _enqueue(self, entries: Sequence[Entry]) -> list[int]:
+        seq, last = self._next_seq, self._last
+        frames, seqs = [], []
+        wall_ns, mono_ns = self.clock.wall_ns(), self.clock.mono_ns()
+        for entry in entries:
+            body = encode(
+                (seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0, entry.op_id,
+                 entry.cause, last, entry.payload)
+            )  # fmt: skip
+            if len(body) > BODY_MAX:
+                raise SchemaError(
+                    f"a {entry.type} record is too large",
+                    why=f"its body has {len(body)} bytes, the limit is {BODY_MAX}",
+                    instead="keep large values in a file and their digest in the event",
+                    value=len(body),
+                )
+            frames.append(frame(body))
+            seqs.append(seq)
+            seq, last = seq + 1, digest(body)
+        self._queue += frames
+        self._next_seq, self._last = seq, last
+        return seqs
+
+    def flush(self) -> None:
+        """A barrier over all that was appended before; raises LogFailed."""
+        with self._order:
+            self._must_live()
+            size = self._next_seq
+        self._flush(size)
+
+    def _flush(self, size: int) -> None:
+        """Make the first `size` records durable, unless another caller just did."""
+        with self._io:
+            if self.head.size >= size:
+                return
+            with self._order:
+                self._must_live()
+                batch, self._queue = self._queue, []
+                head = Head(self._next_seq, self._last.hex())
+            try:
+                self._file.write(b"".join(batch))
+                self.syncs += 1
+                self._file.sync()
+                fenced = (
+                    self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None
+                )
+            except OSError as error:
+                self._die(f"{type(error).__name__}: {error}")
+                raise self._failed() from error
+            if fenced:
+                self._die(self._successor())
+                raise self._failed()
+            self.head = head
+
+    def _successor(self) -> str:
+        claim = claims.read_claim(self.disk, self.root, self.epoch + 1)
+        who = f"process {claim.pid} on {claim.host}" if claim else "another process"
+        return f"{who} took over with epoch {self.epoch + 1}"
+
+    # --- ending ---
+
+    def close(self) -> None:
+        """Write what is queued, close, release the claim; raises LogFailed."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        if not self.alive:
+            return
+        self.flush()
+        self.alive, self.why = False, "it was closed"
+        try:
+            self._file.close()
+            claims.release(self.disk, self.root, self.epoch)
+        except OSError as error:
+            self._die(f"{type(error).__name__}: {error}")
+            raise self._failed() from error
+
+    def _work(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            with self._order:
+                size, live = self._next_seq, self.alive
+            if not live:
+                return
+            try:
+                self._flush(size)
+            except LogFailed:
+                return  # the writer is dead: the next caller is told why
+
+    def _die(self, why: str) -> None:
+        self.alive, self.why = False, why
+
+    def _must_live(self) -> None:
+        if not self.alive:
+            raise self._failed()
+
+    def _failed(self) -> LogFailed:
+        return LogFailed(
+            "the log takes no more records",
+            why=self.why,
+            instead="restart the job: the next open finishes or removes what was under way",
+            value=self.epoch,
+        )
+
+
+def _identity(disk: Disk, root: str, run_id: str, clock: Clock) -> Identity:
+    """The log's identity, made once by link()."""
+    path = f"{root}/IDENTITY"
+    if disk.stat(path) is None:
+        draft = f"{root}/.IDENTITY.{uuid.uuid4().hex}"
+        made = Identity(uuid.uuid4().hex, run_id, clock.wall_ns())
+        write_file(disk, draft, msgpack.packb(made.plain(), use_bin_type=True))
+        with contextlib.suppress(FileExistsError):  # somebody was first: theirs counts
+            disk.link(draft, path)
+        disk.unlink(draft)
+        disk.sync_dir(root)
+    return Identity.read(disk, root)

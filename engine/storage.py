@@ -1,0 +1,130 @@
+"""Small acts on a `Disk` that publication is made of; each says what is durable then."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from jumar.engine.disk import Disk, DiskFile
+from jumar.reducers.errors import ProtocolMisuse
+
+CHUNK: Final = 4 * 1024 * 1024
+"""Bytes read at once: large enough to stream, small beside a machine's memory."""
+
+
+def no_beat() -> None:
+    """Nobody waits for this work."""
+
+
+def safe_name(name: str) -> str:
+    """
+    The name itself, if it is a plain file name.
+
+    Raises:
+        ProtocolMisuse: empty, too long, or with a path in it.
+    """
+    plain = 0 < len(name.encode("utf-8", "surrogatepass")) <= 255
+    if not plain or name in (".", "..") or "/" in name or "\0" in name:
+        raise ProtocolMisuse(
+            f"{name!r} is not a plain file name",
+            why="a part lies directly in its checkpoint's folder",
+            instead="use a name without '/', of at most 255 bytes",
+            value=name,
+        )
+    return name
+
+
+def write_file(disk: Disk, path: str, data: bytes) -> None:
+    """Create a file with these bytes; they are durable, its name is not yet."""
+    file = disk.create(path)
+    try:
+        file.write(data)
+        file.sync()
+    finally:
+        file.close()
+
+
+def make_dirs(disk: Disk, path: str) -> None:
+    """Make a directory and its missing parents; each new name is durable."""
+    if not path or disk.stat(path) is not None:
+        return
+    parent = path.rpartition("/")[0]
+    make_dirs(disk, parent)
+    try:
+        disk.mkdir(path)
+    except FileExistsError:
+        return  # another rank was first
+    disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a file, a link or a whole directory; already gone is success."""
+    stat = disk.stat(path)
+    if stat is None:
+        return
+    try:
+        if stat.kind != "dir":
+            disk.unlink(path)
+            return
+        for name in disk.listdir(path):
+            remove_tree(disk, f"{path}/{name}")
+        disk.rmdir(path)
+    except FileNotFoundError:
+        return
+
+
+def digest_file(
+    disk: Disk, path: str, *, beat: Callable[[], None] = no_beat
+) -> tuple[int, str]:
+    """(bytes, sha256 hex) of a file, read in bounded chunks; `beat` is called for each."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := disk.read(path, size, CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
+        beat()
+    return size, digest.hexdigest()
+
+
+@attrs.define
+class HashingFile:
+    """
+    A part being written: its bytes are counted and hashed on the way to the disk.
+
+    Attributes:
+        size: bytes written so far.
+    """
+
+    _file: DiskFile
+    beat: Callable[[], None] = no_beat
+    size: int = 0
+    _digest: hashlib._Hash = attrs.field(factory=hashlib.sha256)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append all of `data`; returns its length in bytes."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), CHUNK):
+            piece = view[start : start + CHUNK]
+            self._file.write(piece)
+            self._digest.update(piece)
+            self.beat()
+        self.size += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Bytes go to the disk with `sync`."""
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file; a late error is raised here."""
+        self._file.close()
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the bytes so far, hex."""
+        return self._digest.hexdigest()

@@ -1,0 +1,352 @@
+"""
+`SimDisk`: a file system in memory that can lose exactly what a power loss would lose.
+
+Every file and directory has a durable side and a volatile side.  `DiskFile.sync` copies a
+file's bytes to its durable side, `sync_dir` a directory's entries; `power_loss` throws
+away the volatile side of everything.  A name is therefore durable only when the entry in
+its own directory is, and that directory's entry in its parent's, and so on.
+
+A rename between two directories is durable when either of them was synced: a journaling
+file system commits both halves in one transaction, so neither name is ever lost.  Torn and
+zeroed writes are not modelled here.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from jumar.engine.disk import Kind, Stat
+
+
+class Crash(BaseException):
+    """The machine is gone: nothing after this call happens."""
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+@attrs.define(eq=False)
+class Node:
+    """
+    An inode.
+
+    Attributes:
+        data: a file's bytes, or a link's target, as readers see them.
+        synced: what a power loss leaves of `data`.
+        entries: a directory's names, as readers see them.
+        durable: what a power loss leaves of `entries`.
+    """
+
+    kind: Kind
+    mtime_ns: int = 0
+    data: bytearray = attrs.field(factory=bytearray)
+    synced: bytes = b""
+    entries: dict[str, Node] = attrs.field(factory=dict)
+    durable: dict[str, Node] = attrs.field(factory=dict)
+
+
+@attrs.define
+class SimFile:
+    """An open file of a `SimDisk`."""
+
+    _disk: SimDisk
+    _node: Node
+    _path: str
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append; not durable."""
+        self._disk.call("write", self._path)
+        self._node.data += data
+        self._node.mtime_ns = self._disk.tick()
+        return memoryview(data).nbytes
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        self._disk.call("sync", self._path)
+        self._disk.file_syncs += 1
+        self._node.synced = bytes(self._node.data)
+
+    def close(self) -> None:
+        """Nothing is buffered."""
+        self._disk.call("close", self._path)
+
+
+@attrs.define
+class SimDisk:
+    """
+    The simulated file system.
+
+    Attributes:
+        before: called with (call, path) before each call; it may raise `OSError` to fail
+            the call or `Crash` to end the machine there.
+        calls: calls so far.
+        file_syncs: how many files were synced.
+        dir_syncs: how many directories were synced.
+    """
+
+    before: Callable[[str, str], None] | None = None
+    calls: int = 0
+    file_syncs: int = 0
+    dir_syncs: int = 0
+    _root: Node = attrs.field(factory=lambda: Node("dir"))
+    _halves: list[tuple[Node, str, Node, str]] = attrs.field(factory=list)
+    _time: Iterator[int] = attrs.field(factory=lambda: itertools.count(10**18, 1000))
+
+    def call(self, name: str, path: str) -> None:
+        """Count a call, and let a test fail or crash here."""
+        self.calls += 1
+        if self.before is not None:
+            self.before(name, path)
+
+    def tick(self) -> int:
+        """The next mtime, nanoseconds."""
+        return next(self._time)
+
+    # --- finding nodes ---
+
+    def _split(self, path: str) -> tuple[Node, str]:
+        """(parent directory, last name)."""
+        *parents, name = [part for part in path.split("/") if part and part != "."]
+        node = self._root
+        for part in parents:
+            if node.kind != "dir":
+                raise _error(errno.ENOTDIR, path)
+            if part not in node.entries:
+                raise _error(errno.ENOENT, path)
+            node = node.entries[part]
+        if node.kind != "dir":
+            raise _error(errno.ENOTDIR, path)
+        return node, name
+
+    def _node(self, path: str) -> Node:
+        if not path.strip("/.") and ".." not in path:
+            return self._root
+        parent, name = self._split(path)
+        if name not in parent.entries:
+            raise _error(errno.ENOENT, path)
+        return parent.entries[name]
+
+    def _add(self, path: str, node: Node) -> None:
+        parent, name = self._split(path)
+        if name in parent.entries:
+            raise _error(errno.EEXIST, path)
+        parent.entries[name] = node
+        node.mtime_ns = node.mtime_ns or self.tick()
+        parent.mtime_ns = self.tick()
+
+    # --- the protocol ---
+
+    def create(self, path: str) -> SimFile:
+        """Create exclusively."""
+        self.call("create", path)
+        node = Node("file")
+        self._add(path, node)
+        return SimFile(self, node, path)
+
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        """Bytes of a file; a link is not followed."""
+        self.call("read", path)
+        node = self._node(path)
+        if node.kind == "link":
+            raise _error(errno.ELOOP, path)
+        if node.kind == "dir":
+            raise _error(errno.EISDIR, path)
+        end = None if size is None else start + size
+        return bytes(node.data[start:end])
+
+    def stat(self, path: str) -> Stat | None:
+        """lstat."""
+        self.call("stat", path)
+        try:
+            node = self._node(path)
+        except OSError:
+            return None
+        return Stat(node.kind, len(node.data), node.mtime_ns)
+
+    def listdir(self, path: str) -> list[str]:
+        """Sorted names."""
+        self.call("listdir", path)
+        node = self._node(path)
+        if node.kind != "dir":
+            raise _error(errno.ENOTDIR, path)
+        return sorted(node.entries)
+
+    def mkdir(self, path: str) -> None:
+        """One directory."""
+        self.call("mkdir", path)
+        self._add(path, Node("dir"))
+
+    def rename(self, src: str, dst: str) -> None:
+        """rename(2)."""
+        self.call("rename", src)
+        node = self._node(src)
+        source, old = self._split(src)
+        target, new = self._split(dst)
+        held = target.entries.get(new)
+        if held is node:
+            return
+        if held is not None:
+            _check_replace(node, held, dst)
+        if source is not target:
+            self._halves.append((source, old, target, new))
+        del source.entries[old]
+        target.entries[new] = node
+        source.mtime_ns = target.mtime_ns = self.tick()
+
+    def link(self, src: str, dst: str) -> None:
+        """A second name of a file."""
+        self.call("link", src)
+        node = self._node(src)
+        if node.kind == "dir":
+            raise _error(errno.EPERM, src)
+        self._add(dst, node)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file or a link."""
+        self.call("unlink", path)
+        node = self._node(path)
+        if node.kind == "dir":
+            raise _error(errno.EISDIR, path)
+        self._remove(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.call("rmdir", path)
+        node = self._node(path)
+        if node.kind != "dir":
+            raise _error(errno.ENOTDIR, path)
+        if node.entries:
+            raise _error(errno.ENOTEMPTY, path)
+        self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        parent, name = self._split(path)
+        del parent.entries[name]
+        parent.mtime_ns = self.tick()
+
+    def symlink(self, target: str, path: str) -> None:
+        """A link; its target is durable with its name."""
+        self.call("symlink", path)
+        self._add(
+            path, Node("link", data=bytearray(target.encode()), synced=target.encode())
+        )
+
+    def readlink(self, path: str) -> str:
+        """The target text."""
+        self.call("readlink", path)
+        node = self._node(path)
+        if node.kind != "link":
+            raise _error(errno.EINVAL, path)
+        return node.data.decode()
+
+    def sync_file(self, path: str) -> None:
+        """Make an existing file's bytes durable."""
+        self.call("sync_file", path)
+        self.file_syncs += 1
+        node = self._node(path)
+        node.synced = bytes(node.data)
+
+    def sync_dir(self, path: str) -> None:
+        """Make a directory's entries durable, with the other halves of its renames."""
+        self.call("sync_dir", path)
+        self.dir_syncs += 1
+        node = self._node(path)
+        if node.kind != "dir":
+            raise _error(errno.ENOTDIR, path)
+        node.durable = dict(node.entries)
+        for source, old, target, new in self._halves:
+            if node in (source, target):
+                self._settle_half(source, old, target, new)
+        self._halves = [half for half in self._halves if node not in (half[0], half[2])]
+
+    # --- renames between directories ---
+
+    def _settle_half(self, source: Node, old: str, target: Node, new: str) -> None:
+        if old not in source.entries:
+            source.durable.pop(old, None)
+        if new in target.entries:
+            target.durable[new] = target.entries[new]
+
+    # --- power, and other people ---
+
+    def power_loss(self) -> None:
+        """Drop every unsynced byte and name."""
+        self._halves.clear()
+        _forget(self._root, set())
+
+    def set_mtimes(self, order: str, seed: int = 0) -> None:
+        """`equal`, `reversed` or `random` modification times of everything."""
+        nodes = list(_walk(self._root))
+        times = sorted(node.mtime_ns for node in nodes)
+        by_age = sorted(range(len(nodes)), key=lambda i: nodes[i].mtime_ns)
+        shuffled = times[:]
+        random.Random(seed).shuffle(shuffled)
+        given = {
+            "equal": [times[0]] * len(times),
+            "reversed": times[::-1],
+            "random": shuffled,
+        }
+        for index, mtime_ns in zip(by_age, given[order], strict=True):
+            nodes[index].mtime_ns = mtime_ns
+
+    def remove_tree(self, path: str) -> None:
+        """Somebody removes a tree, durably."""
+        parent, name = self._split(path)
+        del parent.entries[name]
+        parent.durable.pop(name, None)
+
+    def flip_byte(self, path: str) -> None:
+        """Somebody (or a cosmic ray) changes one byte, same size, durably."""
+        node = self._node(path)
+        node.data[len(node.data) // 2] ^= 0xFF
+        node.synced = bytes(node.data)
+
+    def truncate(self, path: str) -> None:
+        """Somebody cuts a file in half, durably."""
+        node = self._node(path)
+        del node.data[len(node.data) // 2 :]
+        node.synced = bytes(node.data)
+
+    def foreign_tree(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Somebody makes a directory with these files, durably, and its parents."""
+        node = self._root
+        for part in path.strip("/").split("/"):
+            child = node.entries.get(part) or Node("dir", mtime_ns=self.tick())
+            node.entries[part] = node.durable[part] = child
+            node = child
+        for name, data in files.items():
+            file = Node("file", self.tick(), bytearray(data), data)
+            node.entries[name] = node.durable[name] = file
+
+
+def _check_replace(node: Node, held: Node, path: str) -> None:
+    """What rename(2) says when the target exists."""
+    if held.kind == "dir" and node.kind != "dir":
+        raise _error(errno.EISDIR, path)
+    if held.kind != "dir" and node.kind == "dir":
+        raise _error(errno.ENOTDIR, path)
+    if held.entries:
+        raise _error(errno.ENOTEMPTY, path)
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    yield node
+    for _, child in sorted(node.entries.items()):
+        yield from _walk(child)
+
+
+def _forget(node: Node, seen: set[int]) -> None:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    node.data = bytearray(node.synced)
+    node.entries = dict(node.durable)
+    for child in node.entries.values():
+        _forget(child, seen)
