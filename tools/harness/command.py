@@ -28,6 +28,14 @@ class Verdict:
     differs: dict[str, tuple[Any, Any]]
     error: JumarError | None = None
 
+    def plain(self) -> dict[str, Any]:
+        """The `--json` form: the whole final state in the words of `expect`."""
+        error = self.error
+        said = error and {"class": type(error).__name__, "text": str(error)}
+        differs = {key: {"expected": a, "found": b} for key, (a, b) in self.differs.items()}
+        return {"schema": "jumar.simulate/1", "exit": self.exit, "differs": differs,
+                "error": said, **self.final}  # fmt: skip
+
 
 def judge(text: str) -> Verdict:
     """Run a scenario file's text."""

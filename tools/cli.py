@@ -1,0 +1,283 @@
+"""
+`jumar VERB RUN [REF..] [options]`: what people type.
+
+Data goes to stdout, progress and errors to stderr.  Exit codes: 0 answered and fine;
+1 findings or differences; 2 usage; 3 the log cannot be trusted or understood (what is
+readable is still printed); 4 busy or a lost rank.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import structlog
+
+from jumar.engine.errors import AttemptOver, LogDamaged, RunBusy
+from jumar.engine.real_disk import RealDisk
+from jumar.reducers.errors import JumarError
+from jumar.tools.views import listing, refs
+from jumar.tools.views.status import status as status_of
+from jumar.tools.views.story import Story
+from jumar.tools.views.text import clean, table
+from jumar.tools.views.verify import verify as verify_of
+from jumar.tools.views.why import why as why_of
+
+FINE, FINDINGS, USAGE, UNTRUSTED, BUSY = 0, 1, 2, 3, 4
+_CODES: Final[tuple[tuple[type[JumarError], int], ...]] = (
+    (LogDamaged, UNTRUSTED),
+    (RunBusy, BUSY),
+    (AttemptOver, BUSY),
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+ref_argument = click.argument("ref")
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88}
+)
+@click.version_option(package_name="jumar", message="jumar %(version)s")
+def cli() -> None:
+    """Say what happened to the checkpoints of a training run.
+
+    RUN is a run directory, the one that holds .jumar.  REF names a checkpoint: latest,
+    best, best~2, restart, 400, live@400r0, @seq:93, or the beginning of a digest.
+    """
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: errors become one clear text and an exit code."""
+    try:
+        cli.main(args=arguments, prog_name="jumar", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.Abort:
+        sys.exit(130)
+    except JumarError as error:
+        click.echo(_told(error), err=True)
+        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), USAGE))
+    except BrokenPipeError:
+        sys.exit(FINE)  # the reader of our output went away, as `head` does
+
+
+def _told(error: JumarError) -> str:
+    said = f"error: {error.what}\n  why:     {error.why}\n  instead: {error.instead}"
+    return "\n".join(clean(line) for line in said.split("\n"))
+
+
+def _emit(plain: Any) -> None:
+    click.echo(json.dumps(plain, indent=2, sort_keys=False, allow_nan=False))
+
+
+def _story(run: Path) -> Story:
+    """The story of a run; UsageError when there is none."""
+    if not (run / ".jumar" / "IDENTITY").exists():
+        raise click.UsageError(
+            f"{str(run)!r} is not a run directory: it holds no .jumar/IDENTITY. "
+            "Name the directory that training was given."
+        )
+    return Story.read(RealDisk(), str(run))
+
+
+def _end(story: Story, code: int) -> None:
+    """Leave with the code, or with 3 and the reason when the log cannot be trusted."""
+    if story.trusted:
+        raise click.exceptions.Exit(code)
+    for _, where, what in story.problems:
+        click.echo(clean(f"not trusted: {where}: {what}"), err=True)
+    raise click.exceptions.Exit(UNTRUSTED)
+
+
+def _must_trust(story: Story) -> None:
+    if not story.trusted:
+        _end(story, UNTRUSTED)
+
+
+@cli.command()
+@run_argument
+@as_json
+def status(run: Path, as_json: bool) -> None:
+    """One screen: latest, best, what a restart would load, and what needs a look."""
+    story = _story(run)
+    _must_trust(story)
+    said = status_of(story)
+    if as_json:
+        _emit(said.plain())
+    else:
+        rows = [
+            ("run", f"{said.run_id}  {said.phase}"),
+            ("attempt", f"{said.attempt} with {said.world} ranks"),
+            ("policy", ", ".join(said.policy)),
+            ("latest", said.latest or "none"),
+            ("best", ", ".join(said.best) or "none"),
+            ("restart", said.restart or "from nothing"),
+            ("verdict", said.verdict),
+            ("kept", f"{said.kept}, of them {said.superseded} superseded"),
+            ("log", f"{said.records} records, {said.log_end}"),
+            *(("open", one) for one in said.open),
+            *(("finding", one) for one in said.findings),
+        ]
+        click.echo("\n".join(table(rows)))
+    _end(story, FINDINGS if said.findings else FINE)
+
+
+@cli.command("list")
+@run_argument
+@click.option("--all", "everything", is_flag=True, help="Also those that are gone.")
+@as_json
+def list_(run: Path, everything: bool, as_json: bool) -> None:
+    """The checkpoints of a run."""
+    story = _story(run)
+    found = listing.rows(story, everything=everything)
+    if as_json:
+        _emit({"schema": "jumar.list/1", "checkpoints": found})
+    else:
+        click.echo("\n".join(table([listing.COLUMNS, *map(listing.cells, found)])))
+    _end(story, FINE)
+
+
+@cli.command()
+@run_argument
+@click.option("--type", "types", multiple=True, help="Only this event type (repeatable).")
+@click.option("--since", type=int, default=0, help="Only from this sequence number on.")
+@click.option("--full", is_flag=True, help="Whole payloads.")
+@as_json
+def log(run: Path, types: tuple[str, ...], since: int, full: bool, as_json: bool) -> None:
+    """The events, one a line."""
+    story = _story(run)
+    told = [
+        one
+        for one in story.told
+        if one[0].seq >= since and (not types or one[1].type in types)
+    ]
+    if as_json:
+        _emit({"schema": "jumar.log/1", "events": [listing.event_row(one) for one in told]})
+    elif full:
+        for one in told:
+            click.echo(clean(json.dumps(listing.event_row(one), allow_nan=False)))
+    else:
+        click.echo("\n".join(table([listing.one_line(one) for one in told])))
+    for record, unknown in story.unknown:
+        click.echo(
+            clean(f"unknown: seq {record.seq} {unknown.name} v{unknown.v}"), err=True
+        )
+    _end(story, FINE)
+
+
+@cli.command()
+@run_argument
+@ref_argument
+@as_json
+def show(run: Path, ref: str, as_json: bool) -> None:
+    """Everything that the log holds about one checkpoint."""
+    story = _story(run)
+    found = refs.resolve(story, ref)
+    said = listing.shown(story, found)
+    if as_json:
+        _emit(said)
+    else:
+        click.echo(clean(f"{found.ckpt_id or f'{found.family}@{found.done}'}"))
+        for row in said["events"]:
+            click.echo(clean(f"  seq {row['seq']}  {row['time']}  {row['type']}"))
+            for key, value in row["payload"].items():
+                click.echo(clean(f"      {key}: {json.dumps(value)}"))
+    _end(story, FINE)
+
+
+@cli.command()
+@run_argument
+@ref_argument
+@as_json
+def why(run: Path, ref: str, as_json: bool) -> None:
+    """Why a checkpoint is gone, kept, or was never there."""
+    story = _story(run)
+    answer = why_of(story, refs.resolve(story, ref))
+    if as_json:
+        _emit(answer.plain(ref))
+    else:
+        click.echo(clean(answer.head))
+        rows = [(f"  {line.what}", line.says, f"seq {line.seq}") for line in answer.lines]
+        click.echo("\n".join(table(rows)))
+    _end(story, FINE if answer.fine else FINDINGS)
+
+
+@cli.command()
+@run_argument
+@as_json
+def verify(run: Path, as_json: bool) -> None:
+    """Check frames, chain and life cycle of a log."""
+    story = _story(run)
+    said = verify_of(story)
+    if as_json:
+        _emit(said.plain())
+    else:
+        state = "OPEN: no terminal event" if said.open else "finished"
+        rows = [
+            (
+                "records",
+                f"{said.records} in {said.segments} segments, chain to {said.head[:12]}…",
+            ),
+            ("ends", f"{said.end}; {state}"),
+            ("ignored", f"{said.ignored} records of unknown ignorable types"),
+            *(("warning", f"{where}: {what}") for where, what in said.warnings),
+            *(("problem", f"{where}: {what}") for where, what in said.problems),
+            ("verdict", "not trusted" if said.problems else "ok"),
+        ]
+        click.echo("\n".join(table(rows)))
+    raise click.exceptions.Exit(UNTRUSTED if said.problems else FINE)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@as_json
+def simulate(file: Path, as_json: bool) -> None:
+    """Run a scenario file through the real engine over a simulated cluster and disk.
+
+    Exit 0 when all that its `expect` names holds, 1 with the difference otherwise, 2 on
+    an error that the file does not expect.
+    """
+    from jumar.tools.harness.command import judge
+
+    verdict = judge(file.read_text(encoding="utf-8"))
+    if as_json:
+        _emit(verdict.plain())
+    elif verdict.error is not None:
+        click.echo(_told(verdict.error), err=verdict.exit != FINE)
+    else:
+        click.echo("\n".join(table([(k, json.dumps(v)) for k, v in verdict.final.items()])))
+        for key, (wish, found) in verdict.differs.items():
+            click.echo(
+                f"differs: {key} was expected {json.dumps(wish)}, is {json.dumps(found)}"
+            )
+    raise click.exceptions.Exit(verdict.exit)
+
+
+@cli.command()
+@click.argument("directory", type=click.Path(path_type=Path), default=None, required=False)
+def demo(directory: Path | None) -> None:
+    """A real training on two processes: a bad batch, a kill, a restart, and the answers.
+
+    Needs the extra `demo` (torch, scikit-learn).  DIRECTORY is where the run goes; a new
+    temporary one if left out.
+    """
+    run_demo = _load_demo()
+    raise click.exceptions.Exit(run_demo(directory))
+
+
+def _load_demo() -> Callable[[Path | None], int]:
+    try:
+        from jumar.tools.demo.story import run_demo
+    except ModuleNotFoundError as error:
+        raise click.UsageError(
+            f"the demo needs {error.name}, which is not installed: pip install 'jumar[demo]'"
+        ) from error
+    return run_demo

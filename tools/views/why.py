@@ -1,0 +1,290 @@
+"""
+`why`: what happened to a checkpoint, or why there is none, each sentence with its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from jumar.reducers import events as ev
+from jumar.reducers.checkpoints import latest
+from jumar.reducers.guard import flagged
+from jumar.reducers.lineage import on_branch, reach
+from jumar.reducers.ranking import best
+from jumar.reducers.state import Ckpt
+from jumar.reducers.values import Kept, parse_ckpt_id
+from jumar.tools.views.refs import Ref
+from jumar.tools.views.story import Story, Told
+from jumar.tools.views.text import bytes_of, short
+
+
+@attrs.frozen
+class Line:
+    """One sentence of an answer and the record that says it."""
+
+    what: str
+    says: str
+    seq: int
+
+
+@attrs.frozen
+class Answer:
+    """
+    Attributes:
+        fine: False when the disk contradicts the log.
+    """
+
+    head: str
+    lines: tuple[Line, ...]
+    fine: bool = True
+
+    def plain(self, ref: str) -> dict[str, Any]:
+        """The `--json` form."""
+        lines = [attrs.asdict(line) for line in self.lines]
+        return {"schema": "jumar.why/1", "ref": ref, "answer": self.head, "lines": lines,
+                "fine": self.fine}  # fmt: skip
+
+
+def why(story: Story, ref: Ref) -> Answer:
+    """The answer for one reference."""
+    events = _relevant(story, ref)
+    lines = tuple(
+        Line(what, says, record.seq)
+        for record, event in events
+        for what, says in [_SAYS[type(event)](story, ref, event)]
+        if says
+    )
+    head, fine = _headline(story, ref, events)
+    return Answer(head, lines, fine)
+
+
+def _relevant(story: Story, ref: Ref) -> list[Told]:
+    """The records that decided over this checkpoint, or over this step."""
+    found = []
+    for record, event in story.told:
+        if type(event) in _SAYS and _concerns(story, ref, event):
+            found.append((record, event))
+    return found
+
+
+def _concerns(story: Story, ref: Ref, event: Any) -> bool:
+    if isinstance(event, ev.PrunePlanned):
+        return any(victim.ckpt_id == ref.ckpt_id for victim in event.victims)
+    if isinstance(event, ev.RestartSelected):
+        return _left_behind_by(story, ref, event)
+    attempt = _attempt(story, ref)
+    if attempt is not None and getattr(event, "attempt", attempt) != attempt:
+        return False
+    if isinstance(event, ev.GuardVerdict):
+        return event.to_done == ref.done
+    if ref.ckpt_id is not None and hasattr(event, "ckpt_id"):
+        return bool(event.ckpt_id == ref.ckpt_id)
+    return bool(event.done == ref.done) and _family(event) in (ref.family, None)
+
+
+def _family(event: Any) -> str | None:
+    family: str | None = getattr(event, "family", None)
+    return family
+
+
+def _attempt(story: Story, ref: Ref) -> int | None:
+    accepted = story.accepted(ref.ckpt_id) if ref.ckpt_id else None
+    return accepted.attempt if accepted else None
+
+
+def _left_behind_by(story: Story, ref: Ref, event: ev.RestartSelected) -> bool:
+    """Whether this is the first restart after which the checkpoint was off its branch."""
+    ckpt = story.state.ckpts.get(ref.ckpt_id or "")
+    if ckpt is None or not ckpt.committed or on_branch(ckpt, reach(story.state)):
+        return False
+    later = event.attempt > ckpt.attempt
+    return later and (event.ckpt_id is None or event.done < ckpt.done)
+
+
+# --- the first line --------------------------------------------------------------------
+
+
+def _headline(story: Story, ref: Ref, events: Sequence[Told]) -> tuple[str, bool]:
+    ckpt = story.state.ckpts.get(ref.ckpt_id or "")
+    if ckpt is not None:
+        return _of_present(story, ckpt)
+    for _, event in reversed(events):
+        teller = _ENDS.get(type(event))
+        if teller is not None:
+            return teller(ref, event, events), True
+    return _never(story, ref), True
+
+
+def _of_present(story: Story, ckpt: Ckpt) -> tuple[str, bool]:
+    name = ckpt.ckpt_id
+    if not ckpt.on_disk:
+        return f"{name} was accepted and not finished: the next open decides", True
+    if not ckpt.committed:
+        return f"{name} is on its way out: its prune has started", True
+    seen = story.damage(ckpt)
+    if seen is not None:
+        return (
+            f"{name} is {seen[0]} on the disk, and no rule of the log did that: {seen[1]}",
+            False,
+        )
+    if not on_branch(ckpt, reach(story.state)):
+        return f"{name} is kept and superseded: a restart left it behind", True
+    return f"{name} is kept{_because(story, ckpt)}", True
+
+
+def _because(story: Story, ckpt: Ckpt) -> str:
+    newest = latest(story.state, ckpt.family)
+    places = [c.ckpt_id for c in best(story.state, ckpt.family)]
+    said = ["it is the latest"] if newest is ckpt else []
+    if ckpt.ckpt_id in places:
+        said.append(f"it is best {places.index(ckpt.ckpt_id) + 1}")
+    if ckpt.pinned:
+        said.append("it is pinned")
+    return f": {' and '.join(said)}" if said else ""
+
+
+def _gone(ref: Ref, event: ev.PruneDone, events: Sequence[Told]) -> str:
+    plans = [e for _, e in events if isinstance(e, ev.PrunePlanned)]
+    rule = next((v.rule for p in plans for v in p.victims if v.ckpt_id == ref.ckpt_id), "?")
+    return f"{ref.ckpt_id} is gone: {'left because it was revised' if rule == 'revised' else f'pruned by {rule}'}"
+
+
+def _rejected(ref: Ref, event: ev.CkptRejected, _: Sequence[Told]) -> str:
+    why = _refusal(event)
+    return f"nothing was saved at {ref.done}: {why}"
+
+
+def _aborted(ref: Ref, event: ev.CkptAborted, _: Sequence[Told]) -> str:
+    ranks = f" on rank {_list(event.ranks)}" if event.ranks else ""
+    return f"nothing was saved at {ref.done}: aborted in phase {event.phase}{ranks}: {event.error}"
+
+
+def _never(story: Story, ref: Ref) -> str:
+    saved = sorted(
+        {e.done for _, e in story.of(ev.CkptProposed) if _family(e) == ref.family}  # type: ignore[attr-defined]
+    )
+    before = [done for done in saved if done < ref.done][-1:]
+    after = [done for done in saved if done > ref.done][:1]
+    near = " and ".join(str(done) for done in [*before, *after]) or "never"
+    return (
+        f"nothing was saved at {ref.done}: no save of {ref.family} was asked for at that "
+        f"step; the nearest were at {near}"
+    )
+
+
+_ENDS: Final[Mapping[type, Callable[[Ref, Any, Sequence[Told]], str]]] = {
+    ev.PruneDone: _gone,
+    ev.CkptRejected: _rejected,
+    ev.CkptAborted: _aborted,
+}
+
+
+# --- one line per event ----------------------------------------------------------------
+
+Says = tuple[str, str]
+
+
+def _refusal(event: ev.CkptRejected) -> str:
+    if event.cause == "sticky":
+        return f"rejected, since nothing was restored after an earlier rejection ({event.refusals} in a row)"
+    return (
+        f"rejected: {' and '.join(event.components)} not finite on rank "
+        f"{_list(event.ranks)}, first at step {event.first_bad}"
+    )
+
+
+def _list(items: Sequence[object]) -> str:
+    return ", ".join(str(item) for item in items)
+
+
+def _verdict(story: Story, ref: Ref, event: ev.GuardVerdict) -> Says:
+    world = len(event.components[0].fed) if event.components else 0
+    bad = {rank for vector in event.components for rank in flagged(vector)}
+    names = f": {' and '.join(event.flagged)}" if event.flagged else ""
+    span = f"over ({event.from_done}, {event.to_done}]"
+    if not event.components:
+        return "verdict", f"nothing was watched {span}"
+    return "verdict", f"{world - len(bad)} of {world} ranks finite {span}{names}"
+
+
+def _accepted(story: Story, ref: Ref, event: ev.CkptAccepted) -> Says:
+    places = []
+    for ranking in event.rankings:
+        ids = [place.ckpt_id for place in ranking.order]
+        at = ids.index(event.ckpt_id) + 1 if event.ckpt_id in ids else None
+        places.append(f"{ranking.rule}: {f'rank {at}' if at else 'unranked'}")
+    return "accepted", "; ".join(places) or "no ranking"
+
+
+def _written(story: Story, ref: Ref, event: ev.CkptWritten) -> Says:
+    bad = {rank: one.error for rank, one in enumerate(event.ranks) if one.error}
+    return "written", "; ".join(f"rank {rank}: {error}" for rank, error in bad.items())
+
+
+def _committed(story: Story, ref: Ref, event: ev.CkptCommitted) -> Says:
+    size = sum(part.size for part in event.parts)
+    files = f"{len(event.parts)} file{'s' * (len(event.parts) != 1)}"
+    how = "  recovered by the next open" if event.recovered else ""
+    digest = short(event.parts[0].sha256 if event.parts else event.manifest_sha256)
+    return "committed", f"{files}, {bytes_of(size)}  sha256 {digest}{how}"
+
+
+def _planned(story: Story, ref: Ref, event: ev.PrunePlanned) -> Says:
+    at = parse_ckpt_id(event.because)[1]
+    kept = "; ".join(_kept(story, one) for one in event.kept)
+    rule = next(v.rule for v in event.victims if v.ckpt_id == ref.ckpt_id)
+    if rule in ("revised", "on_rewind=remove"):
+        return "pruned", f"at {at}: {rule}"
+    return "pruned", f"at {at}: {kept}"
+
+
+def _kept(story: Story, one: Kept) -> str:
+    rule, _, scope = one.rule.partition(" (")
+    metric = scope.rpartition(" ")[0]
+    return (
+        f"{rule} kept {' '.join(_with_value(story, c, metric) for c in one.kept) or 'none'}"
+    )
+
+
+def _with_value(story: Story, ckpt_id: str, metric: str) -> str:
+    family, done, revision = parse_ckpt_id(ckpt_id)
+    name = f"{done}r{revision}" if revision else str(done)
+    if not metric:
+        return name
+    values = [
+        e.metric
+        for _, e in story.of(ev.MetricReported)
+        if isinstance(e, ev.MetricReported)
+        and (e.done, e.name) == (done, metric)
+        and e.metric.finite
+        and e.family in (None, family)
+    ]
+    return f"{name} ({values[0]})" if values else name
+
+
+_SAYS: Final[Mapping[type, Callable[[Story, Ref, Any], Says]]] = {
+    ev.MetricReported: lambda s, r, e: ("metric", f"{e.name} {e.metric}{f' on {e.data}' * bool(e.data)}"),
+    ev.CkptProposed: lambda s, r, e: ("proposed", _list(e.reasons)),
+    ev.GuardVerdict: _verdict,
+    ev.CkptRejected: lambda s, r, e: ("rejected", _refusal(e)),
+    ev.GuardAction: lambda s, r, e: ("action", f"{e.action} after {e.refusals} in a row"),
+    ev.CkptAccepted: _accepted,
+    ev.CkptWritten: _written,
+    ev.CkptCommitted: _committed,
+    ev.CkptAborted: lambda s, r, e: ("aborted", f"in phase {e.phase}: {e.error}"),
+    ev.CkptMerged: lambda s, r, e: ("merged", f"saved again: {_list(e.reasons)}"),
+    ev.CkptObserved: lambda s, r, e: ("observed", f"{e.finding}: {e.detail}"),
+    ev.CkptPinned: lambda s, r, e: ("pinned", f"by {e.who}: {e.why}"),
+    ev.CkptUnpinned: lambda s, r, e: ("unpinned", f"by {e.who}"),
+    ev.CkptMoved: lambda s, r, e: ("moved", f"to {e.to}"),
+    ev.PrunePlanned: _planned,
+    ev.PruneFailed: lambda s, r, e: ("failed", f"prune: {e.error}"),
+    ev.PruneDone: lambda s, r, e: ("deleted", "nothing was there any more" * e.already_gone),
+    ev.RestartSelected: lambda s, r, e: (
+        "left",
+        f"behind by attempt {e.attempt}, which began from {e.ckpt_id or 'nothing'}",
+    ),
+}  # fmt: skip
