@@ -34,6 +34,7 @@ check: $(SETUP) .link/jumar
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests
 
 test: check
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not soak"

@@ -11,10 +11,6 @@ class SaveRejected(JumarError):
     """The agreed guard verdict, or an earlier rejection, vetoes the save."""
 
 
-class SaveAborted(JumarError):
-    """A save that began and could not be finished; nothing that was committed changed."""
-
-
 class RankMismatch(JumarError):
     """The ranks did not say the same (done, policy, attempt, state); names the odd ones."""
 

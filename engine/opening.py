@@ -31,7 +31,8 @@ from jumar.engine.payload import Payload
 from jumar.engine.publish import Publisher
 from jumar.engine.recover import Recovery, observed
 from jumar.engine.restart import Restart, Selection, mode_of
-from jumar.engine.run import Run, no_probe
+from jumar.engine.run import Run
+from jumar.engine.session import no_probe
 from jumar.engine.storage import make_dirs
 from jumar.reducers import events as ev
 from jumar.reducers.errors import JumarError, PolicyError

@@ -74,7 +74,7 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         mode = modes.S_IFMT(found.st_mode)
-        kind = next((kind for bits, kind in _KINDS if mode == bits), "other")
+        kind: Kind = next((kind for bits, kind in _KINDS if mode == bits), "other")
         return Stat(kind, found.st_size, found.st_mtime_ns)
 
     def listdir(self, path: str) -> list[str]:

@@ -16,11 +16,11 @@ from jumar.engine import manifest
 from jumar.engine.boundary import aborted
 from jumar.engine.layout import LOG, MANIFEST, POINTER, parse
 from jumar.engine.publish import Publisher
-from jumar.engine.storage import remove_tree
+from jumar.engine.storage import digest_file, remove_tree
 from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import committed, in_flight, latest
 from jumar.reducers.state import Ckpt, State
-from jumar.reducers.values import parse_ckpt_id
+from jumar.reducers.values import Part, parse_ckpt_id
 
 Emit = Callable[[ev.Event], None]
 """Log an event (durably if it is a barrier) and fold it."""
@@ -64,9 +64,7 @@ class Recovery:
             self.publisher.put(ckpt, folder)
         else:
             self.publisher.disk.sync_dir(self.publisher.layout.family(ckpt.family))
-        _, sha256 = manifest.digest_file(
-            self.publisher.disk, f"{self._place(ckpt)}/{MANIFEST}"
-        )
+        _, sha256 = digest_file(self.publisher.disk, f"{self._place(ckpt)}/{MANIFEST}")
         self.emit(
             ev.CkptCommitted(
                 ckpt_id=ckpt.ckpt_id, manifest_sha256=sha256, parts=parts, recovered=True
@@ -76,7 +74,7 @@ class Recovery:
     def _place(self, ckpt: Ckpt) -> str:
         return self.publisher.layout.place(ckpt)
 
-    def _complete(self, ckpt: Ckpt) -> tuple[str, tuple[manifest.Part, ...]] | None:
+    def _complete(self, ckpt: Ckpt) -> tuple[str, tuple[Part, ...]] | None:
         """(folder, parts) in staging or already in place; None when not wholly there."""
         for folder in (self.publisher.layout.staging(ckpt), self._place(ckpt)):
             said = manifest.read(self.publisher.disk, folder)
@@ -93,7 +91,7 @@ class Recovery:
         mine = (self.state.run_id, ckpt.ckpt_id, ckpt.epoch)
         return (said.run_id, said.ckpt_id, said.epoch) == mine
 
-    def _sync_again(self, folder: str, parts: Iterable[manifest.Part]) -> None:
+    def _sync_again(self, folder: str, parts: Iterable[Part]) -> None:
         disk = self.publisher.disk
         for name in [*(part.name for part in parts), MANIFEST]:
             disk.sync_file(f"{folder}/{name}")

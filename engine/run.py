@@ -7,7 +7,7 @@ reads and writes the log and owns every name in the run directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -16,17 +16,10 @@ import structlog
 
 from jumar.engine import effects as fx
 from jumar.engine.boundary import Request
-from jumar.engine.clock import Clock
-from jumar.engine.coordinator import Coordinator
-from jumar.engine.disk import Disk
 from jumar.engine.errors import AttemptOver, LogFailed, SaveRejected
 from jumar.engine.exchange import Steps, drive
-from jumar.engine.guard import Guard
-from jumar.engine.layout import Layout
-from jumar.engine.ledger import Ledger
-from jumar.engine.payload import Payload
-from jumar.engine.publish import Publisher
 from jumar.engine.saving import Saving
+from jumar.engine.session import Session
 from jumar.reducers import events as ev
 from jumar.reducers.ballot import PartWish
 from jumar.reducers.checkpoints import at_step
@@ -39,55 +32,11 @@ from jumar.reducers.values import Metric
 logger = structlog.get_logger("jumar")
 
 
-def no_probe(point: str) -> None:
-    """Production: nobody stands at the points."""
-
-
 @attrs.define
-class Run:
-    """
-    One rank's open attempt.
-
-    Attributes:
-        state: what the log means, equal on all ranks at every boundary.
-        ledger: rank 0's log; None on the other ranks.
-        over: why nothing more can be saved in this attempt; empty while it goes on.
-        point: the last crash point that was passed, for error messages.
-    """
-
-    layout: Layout
-    state: State
-    coordinator: Coordinator
-    disk: Disk
-    clock: Clock
-    payload: Payload
-    guard: Guard
-    ledger: Ledger | None
-    probe: Callable[[str], None] = no_probe
-    over: str = ""
-    point: str = ""
-    publisher: Publisher = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.publisher = Publisher(
-            disk=self.disk,
-            layout=self.layout,
-            rank=self.coordinator.rank,
-            at=self.at,
-            beat=self.coordinator.beat,
-        )
-
-    def at(self, point: str) -> None:
-        """A place where a crash test may stand."""
-        self.point = point
-        self.probe(point)
+class Run(Session):
+    """One rank's open attempt: report, save, finish."""
 
     # --- what is known ---
-
-    @property
-    def rank(self) -> int:
-        """This process, 0 .. world-1."""
-        return self.coordinator.rank
 
     @property
     def done(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import traceback
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import structlog
@@ -16,13 +16,11 @@ from jumar.engine.boundary import Boundary, Request
 from jumar.engine.errors import LogFailed
 from jumar.engine.exchange import Steps
 from jumar.engine.payload import Plan
+from jumar.engine.session import Session
 from jumar.engine.tidy import tidy
 from jumar.reducers import events as ev
 from jumar.reducers.ballot import Lead
 from jumar.reducers.values import Part
-
-if TYPE_CHECKING:
-    from jumar.engine.run import Run
 
 logger = structlog.get_logger("jumar")
 POINTS: Final = {"agree": "agree", "outcome": "outcome", "return": ""}
@@ -33,7 +31,7 @@ POINTS: Final = {"agree": "agree", "outcome": "outcome", "return": ""}
 class Saving:
     """The shell of one boundary on one rank."""
 
-    run: Run
+    run: Session
 
     def steps(self, request: Request) -> Steps[fx.Conclude]:
         """Drive the protocol to its end."""

@@ -8,25 +8,22 @@ then the deletion; so no half-pruned item ever looks complete.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
 from jumar.engine.errors import LogFailed
 from jumar.engine.ledger import Ledger
 from jumar.engine.recover import pointed
+from jumar.engine.session import Session
 from jumar.reducers import events as ev
 from jumar.reducers import retention
 from jumar.reducers.checkpoints import latest
 from jumar.reducers.state import Ckpt
 
-if TYPE_CHECKING:
-    from jumar.engine.run import Run
-
 logger = structlog.get_logger("jumar")
 
 
-def tidy(run: Run, ckpt_ids: Sequence[str]) -> None:
+def tidy(run: Session, ckpt_ids: Sequence[str]) -> None:
     """Publish and prune after these commits; what fails is logged and tried again later."""
     assert run.ledger is not None
     try:
@@ -48,7 +45,7 @@ def _foreign(moved: tuple[str, str]) -> ev.CkptObserved:
     return ev.CkptObserved(ckpt_id=None, name=was, finding="foreign", detail=detail)
 
 
-def _publish(run: Run, ledger: Ledger, family: str) -> None:
+def _publish(run: Session, ledger: Ledger, family: str) -> None:
     newest = latest(run.state, family)
     assert newest is not None  # it was just committed
     try:
@@ -59,7 +56,7 @@ def _publish(run: Run, ledger: Ledger, family: str) -> None:
         logger.warning("the pointer was not moved", family=family, why=str(error))
 
 
-def _quarantine(run: Run, ledger: Ledger, family: str) -> None:
+def _quarantine(run: Session, ledger: Ledger, family: str) -> None:
     for ckpt in retention.to_quarantine(run.state, family):
         try:
             aside = run.publisher.quarantine(ckpt)
@@ -71,7 +68,7 @@ def _quarantine(run: Run, ledger: Ledger, family: str) -> None:
             ledger.note(ev.CkptMoved(ckpt_id=ckpt.ckpt_id, to=to))
 
 
-def _prune(run: Run, ledger: Ledger, committed: Sequence[Ckpt]) -> None:
+def _prune(run: Session, ledger: Ledger, committed: Sequence[Ckpt]) -> None:
     old = [ckpt for ckpt in run.state.ckpts.values() if ckpt.status == "pruning"]
     now_ns = max(ckpt.clock_ns for ckpt in committed)
     plans = [retention.plan(run.state, ckpt, now_ns) for ckpt in committed]
@@ -84,7 +81,7 @@ def _prune(run: Run, ledger: Ledger, committed: Sequence[Ckpt]) -> None:
         _delete(run, ledger, ckpt)
 
 
-def _start(run: Run, ledger: Ledger, victims: Sequence[tuple[Ckpt, str]]) -> list[Ckpt]:
+def _start(run: Session, ledger: Ledger, victims: Sequence[tuple[Ckpt, str]]) -> list[Ckpt]:
     try:
         run.at("prune")
     except OSError as error:
@@ -100,7 +97,7 @@ def _start(run: Run, ledger: Ledger, victims: Sequence[tuple[Ckpt, str]]) -> lis
     return [ckpt for ckpt, _ in victims if _hide(run, ledger, ckpt)]
 
 
-def _hide(run: Run, ledger: Ledger, ckpt: Ckpt) -> bool:
+def _hide(run: Session, ledger: Ledger, ckpt: Ckpt) -> bool:
     try:
         hidden = run.publisher.hide(ckpt)
     except OSError as error:
@@ -112,7 +109,7 @@ def _hide(run: Run, ledger: Ledger, ckpt: Ckpt) -> bool:
     return True
 
 
-def _delete(run: Run, ledger: Ledger, ckpt: Ckpt) -> None:
+def _delete(run: Session, ledger: Ledger, ckpt: Ckpt) -> None:
     try:
         run.at("unlink")
         run.publisher.delete(ckpt)

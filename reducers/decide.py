@@ -19,7 +19,7 @@ from jumar.reducers.ballot import Ballot, Lead
 from jumar.reducers.checkpoints import at_step, floor, tip
 from jumar.reducers.ranking import rankings
 from jumar.reducers.state import Ckpt, State
-from jumar.reducers.values import Declared, ckpt_id
+from jumar.reducers.values import ComponentVector, Declared, ckpt_id
 
 
 @attrs.frozen
@@ -163,7 +163,7 @@ def _judge(
 
 
 def _refuse(
-    state: State, family: str, done: int, culprits: Sequence[guard.ComponentVector]
+    state: State, family: str, done: int, culprits: Sequence[ComponentVector]
 ) -> list[ev.Event]:
     assert state.policy is not None
     policy = state.policy.of(family)

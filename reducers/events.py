@@ -69,11 +69,9 @@ E = TypeVar("E", bound=Event)
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(
-        *(count, maybe_count, counts, flag, flags, text, maybe_text, texts),
-        *(choice, one, maybe, many),
-    ),
-)
+    field_specifiers=(count, maybe_count, counts, flag, flags, text, maybe_text, texts,
+                      choice, one, maybe, many),
+)  # fmt: skip
 def event(
     name: str, *, v: int = 1, critical: bool = True, barrier: bool = False
 ) -> Callable[[type[E]], type[E]]:

@@ -221,25 +221,25 @@ T = TypeVar("T", bound=Value)
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(
-        *(count, maybe_count, counts, real, maybe_real, flag, flags),
-        *(text, maybe_text, texts, choice, one, maybe, many),
-    ),
-)
+    field_specifiers=(count, maybe_count, counts, real, maybe_real, flag, flags, text,
+                      maybe_text, texts, choice, one, maybe, many),
+)  # fmt: skip
 def value(cls: type[T]) -> type[T]:
     """Make a frozen, checked class with `from_plain` and `to_plain` from its fields."""
-    cls.__attrs_post_init__ = lambda self: _CHECKS[made](self)  # type: ignore[attr-defined]
-    made = attrs.frozen(kw_only=True, slots=True)(cls)
+    source: Any = cls
+    source.__attrs_post_init__ = lambda self: _CHECKS[made](self)
+    made: Any = attrs.frozen(kw_only=True, slots=True)(source)
     fields = [f for f in attrs.fields(made) if "spec" in f.metadata]
-    names: dict[str, object] = {"_cls": made, "_refuse": _refuse, "_keys": _bad_keys}
+    names: dict[str, Any] = {"_cls": made, "_refuse": _refuse, "_keys": _bad_keys}
     for field in fields:
         names |= field.metadata["spec"].names
     names["_names"] = frozenset(f.name for f in fields)
     exec(_source(fields), names)  # straight-line code from the declarations above
-    _CHECKS[made] = names["check"]  # type: ignore[assignment]
-    made.from_plain = staticmethod(names["decode"])  # type: ignore[attr-defined]
-    made.to_plain = names["encode"]  # type: ignore[attr-defined]
-    return made
+    _CHECKS[made] = names["check"]
+    made.from_plain = staticmethod(names["decode"])
+    made.to_plain = names["encode"]
+    result: type[T] = made
+    return result
 
 
 _CHECKS: dict[type, Callable[[Any], None]] = {}
@@ -268,7 +268,7 @@ def _source(fields: list[attrs.Attribute[Any]]) -> str:
     )
 
 
-def _refuse(cls: type, name: str, given: object) -> None:
+def _refuse(cls: Any, name: str, given: object) -> None:
     spec: Spec = attrs.fields_dict(cls)[name].metadata["spec"]
     raise SchemaError(
         f"{cls.__name__}.{name} was refused",

@@ -129,8 +129,8 @@ def _accepted(state: State, event: ev.CkptAccepted) -> None:
     steps = state.revisions.setdefault(event.family, {})
     steps[str(event.done)] = steps.get(str(event.done), 0) + 1
     state.refusals.pop(event.family, None)
-    own = {f.name for f in attrs.fields(Ckpt)} & {f.name for f in attrs.fields(type(event))}
-    fields = {name: getattr(event, name) for name in own}
+    shared = {f.name for f in attrs.fields(Ckpt)} & event.to_plain().keys()
+    fields = {name: getattr(event, name) for name in shared}
     state.ckpts[event.ckpt_id] = Ckpt(status="accepted", **fields)
 
 

@@ -76,13 +76,15 @@ def first_bad(vectors: Iterable[ComponentVector]) -> int | None:
 
 def bad_ranks(vectors: Sequence[ComponentVector]) -> tuple[int, ...]:
     """
-    The ranks to name: those whose own loss was bad, when a loss was.
+    The ranks to name: those that were bad first, by their own loss when a loss was bad.
 
-    Under data parallelism a NaN of one rank's batch makes every rank's gradient NaN;
-    only the loss tells whose batch it was.
+    Under data parallelism a NaN of one rank's batch makes every rank's gradient NaN, and
+    from the next step on every rank's loss; only who was first tells whose batch it was.
     """
     losses = [vector for vector in vectors if vector.name == "loss"]
-    return tuple(sorted({rank for v in losses or vectors for rank in flagged(v)}))
+    told = losses or vectors
+    first = first_bad(told)
+    return tuple(sorted({r for v in told for r in flagged(v) if v.first_bad[r] == first}))
 
 
 def covered(state: State, agreed: GuardVerdict) -> bool:

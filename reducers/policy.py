@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import attrs
 
@@ -27,7 +27,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _refuse(what: str, why: str, instead: str, value: object) -> None:
+def _refuse(what: str, why: str, instead: str, value: object) -> NoReturn:
     raise PolicyError(what, why=why, instead=instead, value=value)
 
 
@@ -90,8 +90,8 @@ class KeepEvery:
         return f"keep_every={self.steps}"
 
 
-def _positive(given: object) -> bool:
-    return type(given) in (int, float) and math.isfinite(given) and given > 0  # type: ignore[arg-type]
+def _positive(given: Any) -> bool:
+    return type(given) in (int, float) and math.isfinite(given) and bool(given > 0)
 
 
 @attrs.frozen
@@ -117,8 +117,8 @@ class KeepRatio:
     ratio: float = attrs.field()
 
     @ratio.validator
-    def _share(self, _: object, given: object) -> None:
-        if not _positive(given) or given > 1:  # type: ignore[operator]
+    def _share(self, _: object, given: Any) -> None:
+        if not _positive(given) or given > 1:
             _refuse("KeepRatio(ratio) was refused", "a share is above 0 and at most 1",
                     "give e.g. 0.4 for two fifths of all saves", given)  # fmt: skip
 
@@ -206,7 +206,6 @@ class Schedule:
 def _mapping(plain: object, what: str, known: Iterable[str]) -> dict[str, Any]:
     if not isinstance(plain, dict):
         _refuse(f"the {what} was refused", "it is not a mapping", f"write a {what}", plain)
-    assert isinstance(plain, dict)
     unknown = plain.keys() - set(known)
     if unknown:
         _refuse(f"the {what} was refused", f"unknown key {sorted(map(str, unknown))}",
@@ -254,6 +253,10 @@ def _contradictions(keep: Sequence[Rule]) -> Iterable[str]:
         yield "the same rule stands twice"
 
 
+def _rules(rules: Iterable[Rule] | None) -> tuple[Rule, ...] | None:
+    return None if rules is None else tuple(rules)
+
+
 def _known_family(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier() and name == name.lower()
 
@@ -274,14 +277,12 @@ class Policy:
         families: a family's own policy; what it leaves out is as the top level.
     """
 
-    keep: tuple[Rule, ...] | None = attrs.field(
-        converter=lambda rules: None if rules is None else tuple(rules)
-    )
+    keep: tuple[Rule, ...] | None = attrs.field(converter=_rules)
     ties: str | None = None
     on_reject: str | None = None
     escalate_after: int | None = None
     on_rewind: str | None = None
-    families: Mapping[str, Policy] = attrs.field(factory=dict, converter=dict, hash=False)
+    families: Mapping[str, Policy] = attrs.field(factory=dict, hash=False)
 
     def __attrs_post_init__(self) -> None:
         if self.keep is not None and not self.keep:

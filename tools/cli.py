@@ -247,7 +247,7 @@ def simulate(file: Path, as_json: bool) -> None:
     """
     from jumar.tools.harness.command import judge
 
-    verdict = judge(file.read_text(encoding="utf-8"))
+    verdict = judge(file.read_text(encoding="utf-8", errors="replace"))
     if as_json:
         _emit(verdict.plain())
     elif verdict.error is not None:
@@ -278,6 +278,10 @@ def _load_demo() -> Callable[[Path | None], int]:
         from jumar.tools.demo.story import run_demo
     except ModuleNotFoundError as error:
         raise click.UsageError(
-            f"the demo needs {error.name}, which is not installed: pip install 'jumar[demo]'"
+            f"the demo needs {error.name}; install it with pip install 'jumar[demo]'"
         ) from error
     return run_demo
+
+
+if __name__ == "__main__":
+    main()

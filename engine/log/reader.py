@@ -185,21 +185,28 @@ class LogReader:
         )
 
     def _record(self, link: Link, body: bytes, offset: int) -> Record | None:
+        """The record of a body that follows the one before; else a finding and None."""
         try:
             record = decode(body)
         except BadRecord as error:
-            return self._corrupt(Finding(link.name, offset, f"not a record: {error}"))
-        if record.prev != self.last or record.seq != self.size:
-            what = f"record {record.seq} does not follow record {self.size - 1}"
+            self._corrupt(Finding(link.name, offset, f"not a record: {error}"))
+            return None
+        problem = self._problem(record, link, body)
+        if problem is not None:
+            self._corrupt(Finding(link.name, offset, problem))
             if self.mode != "salvage":
-                return self._corrupt(Finding(link.name, offset, what))
-            self._corrupt(Finding(link.name, offset, what))
-        if record.epoch != link.header.epoch:
-            return self._corrupt(Finding(link.name, offset, "record of another epoch"))
-        if self.mode == "strict" and not canonical(body):
-            return self._corrupt(Finding(link.name, offset, "bytes are not canonical"))
+                return None
         self.size, self.last = record.seq + 1, record.hash
         return record
+
+    def _problem(self, record: Record, link: Link, body: bytes) -> str | None:
+        if record.prev != self.last or record.seq != self.size:
+            return f"record {record.seq} does not follow record {self.size - 1}"
+        if record.epoch != link.header.epoch:
+            return f"record {record.seq} is of epoch {record.epoch}"
+        if self.mode == "strict" and not canonical(body):
+            return f"record {record.seq} is not in canonical form"
+        return None
 
     def _tail(self, link: Link, data: bytes, at: int, limit: int, why: str) -> None:
         self.tail_sha256 = hashlib.sha256(data[:at]).hexdigest()
@@ -216,6 +223,7 @@ class LogReader:
             self.findings.append(Finding(link.name, at, what, "warning"))
 
     def _corrupt(self, finding: Finding) -> None:
+        """Note it; in strict mode raise."""
         self.end = "corrupt"
         self.findings.append(finding)
         if self.mode == "strict":

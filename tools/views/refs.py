@@ -100,7 +100,7 @@ def _step(story: Story, found: re.Match[str]) -> Ref | None:
         named = ckpt_id(family, done, int(found["r"]))
         return Ref(family, done, named) if story.accepted(named) else None
     reached = reach(story.state)
-    ids = []
+    ids: list[tuple[bool, int, str]] = []
     for _, event in story.of(ev.CkptAccepted):
         assert isinstance(event, ev.CkptAccepted)
         if (event.family, event.done) == (family, done):

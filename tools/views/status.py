@@ -61,7 +61,11 @@ def status(story: Story) -> Status:
         kept=sum(ckpt.committed for ckpt in state.ckpts.values()),
         superseded=len(superseded(state)),
         open=[ckpt.ckpt_id for ckpt in in_flight(state)],
-        findings=_findings(story, newest and newest.ckpt_id, restart and restart.ckpt_id),
+        findings=_findings(
+            story,
+            newest.ckpt_id if newest else None,
+            restart.ckpt_id if restart else None,
+        ),
     )
 
 

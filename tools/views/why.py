@@ -149,7 +149,8 @@ def _because(story: Story, ckpt: Ckpt) -> str:
 def _gone(ref: Ref, event: ev.PruneDone, events: Sequence[Told]) -> str:
     plans = [e for _, e in events if isinstance(e, ev.PrunePlanned)]
     rule = next((v.rule for p in plans for v in p.victims if v.ckpt_id == ref.ckpt_id), "?")
-    return f"{ref.ckpt_id} is gone: {'left because it was revised' if rule == 'revised' else f'pruned by {rule}'}"
+    how = "a later revision took its place" if rule == "revised" else f"pruned by {rule}"
+    return f"{ref.ckpt_id} is gone: {how}"
 
 
 def _rejected(ref: Ref, event: ev.CkptRejected, _: Sequence[Told]) -> str:
@@ -159,7 +160,8 @@ def _rejected(ref: Ref, event: ev.CkptRejected, _: Sequence[Told]) -> str:
 
 def _aborted(ref: Ref, event: ev.CkptAborted, _: Sequence[Told]) -> str:
     ranks = f" on rank {_list(event.ranks)}" if event.ranks else ""
-    return f"nothing was saved at {ref.done}: aborted in phase {event.phase}{ranks}: {event.error}"
+    where = f"aborted in phase {event.phase}{ranks}"
+    return f"nothing was saved at {ref.done}: {where}: {event.error}"
 
 
 def _never(story: Story, ref: Ref) -> str:
@@ -189,10 +191,17 @@ Says = tuple[str, str]
 
 def _refusal(event: ev.CkptRejected) -> str:
     if event.cause == "sticky":
-        return f"rejected, since nothing was restored after an earlier rejection ({event.refusals} in a row)"
+        count = f"{event.refusals} in a row"
+        return f"rejected, since nothing was restored after an earlier rejection ({count})"
     return (
         f"rejected: {' and '.join(event.components)} not finite on rank "
         f"{_list(event.ranks)}, first at step {event.first_bad}"
+    )
+
+
+def _metric(story: Story, ref: Ref, event: ev.MetricReported) -> Says:
+    return "metric", f"{event.name} {event.metric}" + (
+        f" on {event.data}" * bool(event.data)
     )
 
 
@@ -266,7 +275,7 @@ def _with_value(story: Story, ckpt_id: str, metric: str) -> str:
 
 
 _SAYS: Final[Mapping[type, Callable[[Story, Ref, Any], Says]]] = {
-    ev.MetricReported: lambda s, r, e: ("metric", f"{e.name} {e.metric}{f' on {e.data}' * bool(e.data)}"),
+    ev.MetricReported: _metric,
     ev.CkptProposed: lambda s, r, e: ("proposed", _list(e.reasons)),
     ev.GuardVerdict: _verdict,
     ev.CkptRejected: lambda s, r, e: ("rejected", _refusal(e)),
@@ -282,7 +291,7 @@ _SAYS: Final[Mapping[type, Callable[[Story, Ref, Any], Says]]] = {
     ev.CkptMoved: lambda s, r, e: ("moved", f"to {e.to}"),
     ev.PrunePlanned: _planned,
     ev.PruneFailed: lambda s, r, e: ("failed", f"prune: {e.error}"),
-    ev.PruneDone: lambda s, r, e: ("deleted", "nothing was there any more" * e.already_gone),
+    ev.PruneDone: lambda s, r, e: ("deleted", "it was gone already" * e.already_gone),
     ev.RestartSelected: lambda s, r, e: (
         "left",
         f"behind by attempt {e.attempt}, which began from {e.ckpt_id or 'nothing'}",

@@ -1,0 +1,162 @@
+"""
+The control plane over the job's own key-value store, under a prefix of ours.
+
+Rank 0 waits for one key per rank and publishes one answer, so it can name who is late;
+and the control plane never shares an order with training collectives.  A rank at long
+work bumps its beat; whoever waits for it is patient as long as the beat changes.
+
+Source: `torch.distributed.Store` (TCPStore, FileStore, HashStore).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
+
+from jumar.engine.coordinator import Coordinator, SingleProcess
+from jumar.engine.errors import RankLost
+
+SLICE_S: Final = 0.5
+"""How long one wait lasts before beats are looked at again."""
+
+BEAT_S: Final = 1.0
+"""A rank shows a sign of life at most this often."""
+
+LOST: Final = b"L"
+FINE: Final = b"A"
+_opens = itertools.count()
+"""Opens in this process; every rank opens in the same order, so the prefix agrees."""
+
+
+def of_job(timeout_s: float) -> Coordinator:
+    """The coordinator of this job: single when torch.distributed is not initialised."""
+    opened = next(_opens)
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return SingleProcess()
+    store = _get_default_store()
+    return StoreCoordinator(
+        store, dist.get_rank(), dist.get_world_size(), timeout_s=timeout_s, name=str(opened)
+    )
+
+
+class StoreCoordinator:
+    """
+    `Coordinator` over a store.
+
+    Args:
+        store: shared by all ranks.
+        timeout_s: seconds without a sign of life after which a rank is lost.
+        name: equal on all ranks, different for each open of one job.
+    """
+
+    def __init__(
+        self, store: Store, rank: int, world: int, *, timeout_s: float, name: str
+    ) -> None:
+        self.rank = rank
+        self.world = world
+        self._store = PrefixStore(f"jumar/{name}", store)
+        self._timeout_s = timeout_s
+        self._n = 0
+        self._beats = 0
+        self._beat_at = -BEAT_S
+
+    def gather(self, phase: str, message: bytes) -> Sequence[bytes]:
+        """Rank 0: every rank's message, own first; names the late ones on all ranks."""
+        self._n += 1
+        keys = {rank: f"{self._n}/m/{rank}" for rank in range(1, self.world)}
+        late = self._wait(keys)
+        if late:
+            self._publish(LOST + json.dumps([late, phase]).encode())
+            raise RankLost(late, phase, self._timeout_s)
+        messages = [message]
+        for rank, key in keys.items():
+            sent, _, body = self._store.get(key).partition(b"\0")
+            if sent.decode() != phase:
+                late.append(rank)  # it is somewhere else in the protocol: it did not come
+            messages.append(body)
+            self._store.delete_key(key)
+        if late:
+            self._publish(LOST + json.dumps([late, phase]).encode())
+            raise RankLost(late, phase, 0.0)
+        if self._n > 1:  # everybody who sent this message has read the answer before it
+            self._store.delete_key(f"{self._n - 1}/a")
+        return messages
+
+    def answer(self, phase: str, message: bytes) -> None:
+        """Rank 0: one answer to all."""
+        self._publish(FINE + message)
+
+    def _publish(self, data: bytes) -> None:
+        self._set(f"{self._n}/a", data)
+
+    def _set(self, key: str, data: bytes) -> None:
+        self._store.set(key, data)  # type: ignore[arg-type]  # the stub knows str alone
+
+    def ask(self, phase: str, message: bytes) -> bytes:
+        """Every other rank: hand in a message, wait for rank 0's answer."""
+        self._n += 1
+        key = f"{self._n}/a"
+        try:
+            self._set(f"{self._n}/m/{self.rank}", phase.encode() + b"\0" + message)
+            if self._wait({0: key}):
+                raise RankLost([0], phase, self._timeout_s)
+            data = self._store.get(key)
+        except dist.DistNetworkError as error:  # the store lives in rank 0's process
+            raise RankLost([0], phase, 0.0) from error
+        if data[:1] == LOST:
+            ranks, where = json.loads(data[1:])
+            raise RankLost(ranks, where, self._timeout_s)
+        return data[1:]
+
+    def _wait(self, keys: dict[int, str]) -> list[int]:
+        """Wait for these keys; the ranks without a sign of life for too long, ascending."""
+        now = time.monotonic()
+        seen = dict.fromkeys(keys, (now, b""))
+        pending = dict(keys)
+        while pending:
+            try:
+                self._store.wait(list(pending.values()), timedelta(seconds=self._slice_s()))
+                return []
+            except dist.DistNetworkError:
+                raise
+            except (dist.DistStoreError, RuntimeError):  # this slice is over
+                self.beat()
+            pending = {r: key for r, key in pending.items() if not self._store.check([key])}
+            late = [rank for rank in sorted(pending) if self._is_late(rank, seen)]
+            if late:
+                return late
+        return []
+
+    def _slice_s(self) -> float:
+        return min(SLICE_S, self._timeout_s)
+
+    def _is_late(self, rank: int, seen: dict[int, tuple[float, bytes]]) -> bool:
+        now, key = time.monotonic(), f"beat/{rank}"
+        beat = self._store.get(key) if self._store.check([key]) else b""
+        since, last = seen[rank]
+        if beat != last:
+            seen[rank] = (now, beat)
+            return False
+        return now - since >= self._timeout_s
+
+    def beat(self) -> None:
+        """A sign of life, at most once a second."""
+        now = time.monotonic()
+        if now - self._beat_at < BEAT_S:
+            return
+        self._beat_at = now
+        self._beats += 1
+        try:
+            self._store.set(f"beat/{self.rank}", str(self._beats))
+        except (dist.DistError, RuntimeError):
+            return  # the store is gone: the next exchange says so, by name
+
+    def close(self) -> None:
+        """The store belongs to the job."""

@@ -1,0 +1,68 @@
+"""
+`Session`: what one rank holds while its attempt is open.  Data, and the crash points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from jumar.engine.clock import Clock
+from jumar.engine.coordinator import Coordinator
+from jumar.engine.disk import Disk
+from jumar.engine.guard import Guard
+from jumar.engine.layout import Layout
+from jumar.engine.ledger import Ledger
+from jumar.engine.payload import Payload
+from jumar.engine.publish import Publisher
+from jumar.reducers.state import State
+
+
+def no_probe(point: str) -> None:
+    """Production: nobody stands at the points."""
+
+
+@attrs.define
+class Session:
+    """
+    One rank's side of an open attempt.
+
+    Attributes:
+        state: what the log means, equal on all ranks at every boundary.
+        ledger: rank 0's log; None on the other ranks.
+        over: why nothing more can be saved in this attempt; empty while it goes on.
+        point: the last crash point that was passed, for error messages.
+    """
+
+    layout: Layout
+    state: State
+    coordinator: Coordinator
+    disk: Disk
+    clock: Clock
+    payload: Payload
+    guard: Guard
+    ledger: Ledger | None
+    probe: Callable[[str], None] = no_probe
+    over: str = ""
+    point: str = ""
+    publisher: Publisher = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.publisher = Publisher(
+            disk=self.disk,
+            layout=self.layout,
+            rank=self.coordinator.rank,
+            at=self.at,
+            beat=self.coordinator.beat,
+        )
+
+    def at(self, point: str) -> None:
+        """A place where a crash test may stand."""
+        self.point = point
+        self.probe(point)
+
+    @property
+    def rank(self) -> int:
+        """This process, 0 .. world-1."""
+        return self.coordinator.rank
