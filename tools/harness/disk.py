@@ -189,6 +189,8 @@ class SimDisk:
         node = self._node(src)
         source, old = self._split(src)
         target, new = self._split(dst)
+        if node.kind == "dir" and f"{dst}/".startswith(f"{src}/") and src != dst:
+            raise _error(errno.EINVAL, src)  # into itself
         held = target.entries.get(new)
         if held is node:
             return
@@ -204,7 +206,8 @@ class SimDisk:
         """A second name of a file."""
         self.call("link", src)
         node = self._node(src)
-        if node.kind == "dir":
+        parent, name = self._split(dst)
+        if node.kind == "dir" and name not in parent.entries:
             raise _error(errno.EPERM, src)
         self._add(dst, node)
 

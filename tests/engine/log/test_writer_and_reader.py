@@ -1,0 +1,390 @@
+"""The log against crashes, full disks, second writers and damaged bytes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from jumar.engine.clock import SystemClock
+from jumar.engine.errors import LogDamaged, LogFailed, RunBusy
+from jumar.engine.log.claims import this_process
+from jumar.engine.log.reader import LogReader
+from jumar.engine.log.record import Entry
+from jumar.engine.log.segment import read_header
+from jumar.engine.log.writer import LogWriter
+from jumar.engine.real_disk import RealDisk
+from jumar.reducers.errors import SchemaError
+from jumar.tools.harness.disk import Crash, SimDisk
+from jumar.tools.harness.world import SimClock, sim_writer
+
+ROOT = "run/.jumar"
+
+
+def test_a_new_log_begins_with_its_claim_and_ends_at_its_end(logs: Any, noted: Any) -> None:
+    log = logs.open()
+    assert [log.append(noted(1)), log.append(noted(2), durable=True)] == [1, 2]
+
+    reader = logs.reader("strict")
+    records = list(reader)
+
+    assert [r.type for r in records] == ["writer.claimed", "test.note", "test.note"]
+    assert [r.seq for r in records] == [0, 1, 2]
+    assert (reader.end, reader.findings) == ("end", [])
+    assert (reader.head.size, reader.head.last_hash) == (log.head.size, log.head.last_hash)
+
+
+def test_an_acknowledged_record_survives_a_power_loss(logs: Any, noted: Any) -> None:
+    log = logs.open()
+    for n in range(5):
+        log.append(noted(n), durable=n == 3)
+    logs.disk.power_loss()
+
+    assert logs.notes() == [0, 1, 2, 3]
+
+
+def test_everything_appended_before_a_barrier_is_durable_with_it(
+    logs: Any, noted: Any
+) -> None:
+    log = logs.open()
+    for n in range(10):
+        log.append(noted(n))
+    syncs = log.syncs
+    log.flush()
+    logs.disk.power_loss()
+
+    assert list(range(10)) == logs.notes()
+    assert log.syncs - syncs == 1
+
+
+def test_sequence_numbers_go_on_over_epochs_and_nothing_is_rewritten(
+    logs: Any, noted: Any
+) -> None:
+    for epoch in range(4):
+        before = logs.segments() if epoch else {}
+        log = logs.open()
+        log.append(noted(epoch), durable=True)
+        log.close()
+        after = logs.segments()
+        assert before == {name: after[name] for name in before}
+
+    records = logs.records("strict")
+
+    assert list(range(len(records))) == [r.seq for r in records]
+    assert sorted({r.epoch for r in records}) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("keep", range(0, 60))
+def test_a_tail_torn_at_any_byte_keeps_all_acknowledged_records(
+    logs: Any, noted: Any, keep: int
+) -> None:
+    """The last record loses its end; the next writer goes on behind the one before it."""
+    log = logs.open()
+    log.append_all([noted(0), noted(1)], durable=True)
+    whole = len(logs.segments()["000001-000000000000.seg"])
+    log.append(noted(2), durable=True)
+    logs.damage(
+        "000001-000000000000.seg", lambda data: data.__delitem__(slice(whole + keep, None))
+    )
+    torn = logs.segments()["000001-000000000000.seg"]
+    reader = logs.reader()
+    assert [r.payload["n"] for r in reader if r.type == "test.note"] == [0, 1]
+    assert ("end" if keep == 0 else "not_yet_visible") == reader.end
+
+    again = logs.open()
+    again.append(noted(3), durable=True)
+
+    assert logs.notes() == [0, 1, 3]
+    assert torn == logs.segments()["000001-000000000000.seg"], "nothing was cut"
+    recovered = [r.payload for r in logs.records() if r.type == "writer.recovered"]
+    assert ([] if keep == 0 else [keep]) == [p["discarded_bytes"] for p in recovered]
+
+
+@pytest.mark.parametrize("zeros", [1, 12, 100, 4096])
+def test_zeros_at_the_tail_are_not_yet_visible(logs: Any, noted: Any, zeros: int) -> None:
+    logs.open().append(noted(0), durable=True)
+    logs.damage("000001-000000000000.seg", lambda data: data.extend(bytes(zeros)))
+
+    reader = logs.reader("strict")
+
+    assert len(list(reader)) == 2
+    assert reader.end == "not_yet_visible"
+
+
+def _offsets(data: bytes) -> range:
+    found = read_header(data)
+    assert found is not None
+    return range(found[1], len(data))
+
+
+def test_damage_in_the_middle_is_corrupt_and_nobody_writes_behind_it(
+    logs: Any, noted: Any
+) -> None:
+    """A torn tail is one thing; a bad record before good ones is another."""
+    log = logs.open()
+    log.append_all([noted(n, 50) for n in range(3)], durable=True)
+    name = "000001-000000000000.seg"
+    middle = _offsets(logs.segments()[name])[250]
+    logs.damage(name, lambda data: data.__setitem__(middle, data[middle] ^ 0xFF))
+
+    reader = logs.reader()
+    readable = list(reader)
+
+    assert reader.end == "corrupt" and 1 <= len(readable) < 4
+    assert name == reader.findings[-1].segment
+    with pytest.raises(LogDamaged, match=name):
+        list(logs.reader("strict"))
+    with pytest.raises(LogDamaged):
+        logs.open()
+    assert len(list(logs.reader("salvage"))) >= len(readable)
+
+
+def test_one_flipped_byte_anywhere_in_a_frozen_segment_is_reported_there(
+    logs: Any, noted: Any
+) -> None:
+    for n in range(2):
+        log = logs.open()
+        log.append(noted(n), durable=True)
+        log.close()
+    name = "000001-000000000000.seg"
+    size = len(logs.segments()[name])
+    for at in range(0, size, 3):
+        logs.damage(name, lambda data, at=at: data.__setitem__(at, data[at] ^ 0x10))
+        reader = logs.reader()
+        list(reader)
+        assert reader.end == "corrupt", at
+        assert any(name in f.segment or "leads back" in f.what for f in reader.findings), at
+        logs.damage(name, lambda data, at=at: data.__setitem__(at, data[at] ^ 0x10))
+    assert _end(logs) == "end"
+
+
+def _end(logs: Any) -> str:
+    reader: LogReader = logs.reader("strict")
+    list(reader)
+    return reader.end
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_failed_write_or_sync_kills_the_writer_for_good(
+    logs: Any, noted: Any, call: str, code: int
+) -> None:
+    log = logs.open()
+    log.append(noted(0), durable=True)
+
+    def failing(name: str, path: str) -> None:
+        if name == call and path.endswith(".seg"):
+            raise OSError(code, os.strerror(code))
+
+    logs.disk.before = failing
+    with pytest.raises(LogFailed, match=os.strerror(code)):
+        log.append(noted(1), durable=True)
+    logs.disk.before = None
+
+    for use in (lambda: log.append(noted(2)), log.flush):
+        with pytest.raises(LogFailed):
+            use()
+    assert not log.alive
+    log.close()
+    assert 0 in logs.notes()
+
+
+def test_a_record_above_the_limit_is_refused_and_nothing_was_queued(
+    logs: Any, noted: Any
+) -> None:
+    log = logs.open()
+    with pytest.raises(SchemaError, match="too large"):
+        log.append_all([noted(0), noted(1, 1 << 20)])
+
+    assert log.append(noted(2), durable=True) == 1
+    assert logs.notes() == [2]
+
+
+def test_a_writer_that_was_replaced_acknowledges_nothing_more(
+    logs: Any, noted: Any
+) -> None:
+    sleeper = logs.open()
+    sleeper.append(noted(0), durable=True)
+    logs.open().append(noted(1), durable=True)
+
+    with pytest.raises(LogFailed, match="took over with epoch 2"):
+        sleeper.append(noted(666), durable=True)
+
+    reader = logs.reader()
+    assert [r.payload["n"] for r in reader if r.type == "test.note"] == [0, 1]
+    assert reader.end == "end"
+    assert any("1 whole frames" in finding.what for finding in reader.findings)
+
+
+def test_a_segment_whose_header_is_torn_hides_nobody(logs: Any, noted: Any) -> None:
+    logs.open().append(noted(0), durable=True)
+    armed = [True]
+
+    def dying(name: str, path: str) -> None:
+        if armed[0] and name == "sync" and path.endswith(".seg"):
+            raise Crash
+
+    logs.disk.before = dying
+    with pytest.raises(Crash):
+        logs.open()
+    logs.disk.power_loss()
+    armed[0] = False
+
+    logs.open().append(noted(1), durable=True)
+
+    assert logs.notes() == [0, 1]
+
+
+def test_the_thread_writes_what_nobody_waits_for(tmp_path: Any) -> None:
+    """Real disk, real thread: closing joins it and loses nothing."""
+    disk, root = RealDisk(), str(tmp_path / ".jumar")
+    log = LogWriter.open(
+        disk, root, run_id="1" * 32, who=this_process(), clock=SystemClock()
+    )
+    threads = [
+        threading.Thread(
+            target=lambda k=k: [
+                log.append(Entry("t", 1, {"k": k, "n": n})) for n in range(200)
+            ]
+        )
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+
+    told = [r.payload for r in LogReader(disk, root, mode="strict") if r.type == "t"]
+
+    assert len(told) == 800
+    for k in range(4):
+        assert list(range(200)) == [p["n"] for p in told if p["k"] == k]
+
+
+def test_a_second_writer_on_this_host_is_told_who_holds_the_run(tmp_path: Any) -> None:
+    disk, root = RealDisk(), str(tmp_path / ".jumar")
+
+    def open_() -> LogWriter:
+        return LogWriter.open(disk, root, run_id="1" * 32, who=this_process(),
+                              clock=SystemClock())  # fmt: skip
+
+    log = open_()
+    with pytest.raises(RunBusy, match=f"process {os.getpid()} on") as busy:
+        open_()
+    assert os.getpid() == busy.value.value
+    log.close()
+
+    open_().close()
+
+
+def test_a_log_without_identity_says_so(logs: Any) -> None:
+    with pytest.raises(LogDamaged, match="IDENTITY"):
+        logs.reader()
+
+
+class LogAgainstList(RuleBasedStateMachine):
+    """The log equals what was acknowledged, plus at most what was still unsure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk, self.clock = SimDisk(), SimClock()
+        self.acked: list[int] = []
+        self.unsure: list[int] = []
+        self.n = 0
+        self._open()
+
+    def _open(self) -> None:
+        self.log = LogWriter.open(self.disk, ROOT, run_id="0" * 32, who=sim_writer(),
+                                  clock=self.clock, background=False)  # fmt: skip
+
+    @rule(size=st.integers(0, 3), durable=st.booleans())
+    def append(self, size: int, durable: bool) -> None:
+        numbers = list(range(self.n, self.n + size + 1))
+        self.n += size + 1
+        self.unsure += numbers
+        self.log.append_all([Entry("t", 1, {"n": n}) for n in numbers], durable=durable)
+        if durable:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        self.acked += self.unsure
+        self.unsure = []
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush()
+        self._acknowledge()
+
+    @rule(power=st.booleans())
+    def crash_and_reopen(self, power: bool) -> None:
+        if power:
+            self.disk.power_loss()
+        self._settle()
+        self._open()
+
+    @rule(at=st.integers(1, 25))
+    def crash_inside_an_open(self, at: int) -> None:
+        """Power fails at the n-th call of the recovery itself."""
+        until = self.disk.calls + at
+
+        def dying(name: str, path: str) -> None:
+            if self.disk.calls >= until:
+                raise Crash
+
+        self.disk.before = dying
+        try:
+            self._open()
+            self.disk.before = None
+        except Crash:
+            self.disk.before = None
+            self.disk.power_loss()
+            self._settle()
+            self._open()
+        self._settle()
+
+    @rule()
+    def close_and_reopen(self) -> None:
+        self.log.close()
+        self._acknowledge()
+        self._open()
+
+    def _settle(self) -> None:
+        """What survived of the unsure ones is now known."""
+        self.acked = self._read()
+        self.unsure = []
+
+    def _read(self) -> list[int]:
+        reader = LogReader(self.disk, ROOT)
+        told = [r.payload["n"] for r in reader if r.type == "t"]
+        assert reader.end != "corrupt", reader.findings
+        sure = len(self.acked)
+        assert self.acked == told[:sure]
+        assert told[sure:] == self.unsure[: len(told) - sure]
+        return told
+
+    @invariant()
+    def nothing_acknowledged_is_lost(self) -> None:
+        self._read()
+
+
+def test_the_log_agrees_with_a_plain_list_over_crashes() -> None:
+    """Goal: no acknowledged event lost.  Method: a state machine with power losses."""
+    budget = 400 if os.environ.get("JUMAR_SOAK") else 40
+    run_state_machine_as_test(
+        LogAgainstList,
+        settings=settings(
+            max_examples=budget, stateful_step_count=25, derandomize=True, deadline=None
+        ),
+    )
