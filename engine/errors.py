@@ -36,7 +36,9 @@ class RankLost(AttemptOver):
         names = ", ".join(str(rank) for rank in self.ranks)
         super().__init__(
             f"rank {names} did not come to the exchange '{phase}'",
-            why=f"no sign of life for {waited_s:.1f} s" if waited_s else "its connection broke",
+            why=f"no sign of life for {waited_s:.1f} s"
+            if waited_s
+            else "its connection broke",
             instead="look at that rank's own output, then restart the job: what was "
             "committed stands, and the next open tells what became of this save",
             value=list(self.ranks),

@@ -169,7 +169,7 @@ def _same(hellos: list[fx.Plain]) -> None:
                 f"rank {', '.join(map(str, odd))} opened with another {field} than rank 0",
                 why="every rank opens a run with the same arguments",
                 instead="pass the same policy, schedule and restart on all ranks",
-                value=odd,
+                value=odd[0],
             )
 
 
@@ -336,7 +336,9 @@ def describe(error: Exception) -> dict[str, Any]:
     """An error as a message, so that every rank raises the same."""
     if isinstance(error, JumarError):
         said = {"what": error.what, "why": error.why, "instead": error.instead}
-        return {"class": type(error).__name__, **said, "value": repr(error.value)}
+        plain = type(error.value) in (int, float, str, bool, type(None))
+        value = error.value if plain else repr(error.value)
+        return {"class": type(error).__name__, **said, "value": value}
     return {
         "class": "AttemptOver",
         "what": "rank 0 could not open the run",

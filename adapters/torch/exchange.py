@@ -29,6 +29,10 @@ SLICE_S: Final = 0.5
 BEAT_S: Final = 1.0
 """A rank shows a sign of life at most this often."""
 
+GRACE_S: Final = 2.0
+LINGER_S: Final = 5.0
+POLL_S: Final = 0.005
+
 LOST: Final = b"L"
 FINE: Final = b"A"
 _opens = itertools.count()
@@ -66,6 +70,7 @@ class StoreCoordinator:
         self._n = 0
         self._beats = 0
         self._beat_at = -BEAT_S
+        self._closed = False
 
     def gather(self, phase: str, message: bytes) -> Sequence[bytes]:
         """Rank 0: every rank's message, own first; names the late ones on all ranks."""
@@ -87,6 +92,7 @@ class StoreCoordinator:
             raise RankLost(late, phase, 0.0)
         if self._n > 1:  # everybody who sent this message has read the answer before it
             self._store.delete_key(f"{self._n - 1}/a")
+            self._store.delete_key(f"{self._n - 1}/k")
         return messages
 
     def answer(self, phase: str, message: bytes) -> None:
@@ -110,6 +116,8 @@ class StoreCoordinator:
             data = self._store.get(key)
         except dist.DistNetworkError as error:  # the store lives in rank 0's process
             raise RankLost([0], phase, 0.0) from error
+        finally:
+            self._acknowledge()
         if data[:1] == LOST:
             ranks, where = json.loads(data[1:])
             raise RankLost(ranks, where, self._timeout_s)
@@ -144,7 +152,11 @@ class StoreCoordinator:
         if beat != last:
             seen[rank] = (now, beat)
             return False
-        return now - since >= self._timeout_s
+        return now - since >= self._patience_s()
+
+    def _patience_s(self) -> float:
+        """A peer gives rank 0 the time to find out who is late, and to say so."""
+        return self._timeout_s + (0.0 if self.rank == 0 else GRACE_S)
 
     def beat(self) -> None:
         """A sign of life, at most once a second."""
@@ -158,5 +170,27 @@ class StoreCoordinator:
         except (dist.DistError, RuntimeError):
             return  # the store is gone: the next exchange says so, by name
 
+    def _acknowledge(self) -> None:
+        """Tell rank 0 that its last answer was read, so that it may go."""
+        try:
+            self._store.add(f"{self._n}/k", 1)
+        except (dist.DistError, RuntimeError):
+            return  # rank 0 is gone: nobody waits for this
+
     def close(self) -> None:
-        """The store belongs to the job."""
+        """
+        Rank 0 lingers until its last answer was read: the store may live in its process.
+
+        Bounded, since a rank that is gone reads nothing.
+        """
+        if self.rank != 0 or self._closed:
+            return
+        self._closed = True
+        until = time.monotonic() + min(self._timeout_s, LINGER_S)
+        while self._n and time.monotonic() < until:
+            try:
+                if self._store.add(f"{self._n}/k", 0) >= self.world - 1:
+                    return
+            except (dist.DistError, RuntimeError):
+                return  # the store is gone already
+            time.sleep(POLL_S)

@@ -73,23 +73,23 @@ class TrainingRun:
         """
         coordinator = of_job(timeout_s)
         payload, guard = TrainerPayload(coordinator.rank), Guard()
-        run = drive(
-            open_steps(
-                Setup(
-                    directory=os.fspath(directory),
-                    policy=policy,
-                    schedule=schedule,
-                    restart=restart,
-                    payload=payload,
-                    guard=guard,
-                    coordinator=coordinator,
-                    disk=RealDisk(),
-                    clock=SystemClock(),
-                    who=this_process(),
-                )
-            ),
-            coordinator,
+        setup = Setup(
+            directory=os.fspath(directory),
+            policy=policy,
+            schedule=schedule,
+            restart=restart,
+            payload=payload,
+            guard=guard,
+            coordinator=coordinator,
+            disk=RealDisk(),
+            clock=SystemClock(),
+            who=this_process(),
         )
+        try:
+            run = drive(open_steps(setup), coordinator)
+        except BaseException:
+            coordinator.close()  # the others must hear of it before this process goes
+            raise
         guard.done = run.done
         world = len(run.source.parts) if run.source else 0
         return cls(run, guard, Restorer.load(payload, run.source_folder, world))

@@ -8,6 +8,7 @@ call, with or without the loss of everything unsynced; then the run is opened ag
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import attrs
@@ -43,10 +44,7 @@ class Life:
     def open(self) -> None:
         """Open on both ranks."""
         guards = [SimGuard(since=0) for _ in range(WORLD)]
-        steps = {
-            rank: lambda r=rank: open_steps(self._setup(r, guards[r]))
-            for rank in range(WORLD)
-        }
+        steps = {r: partial(open_steps, self._setup(r, guards[r])) for r in range(WORLD)}
         ended = Exchange(steps, WORLD).run()
         for rank, one in ended.items():
             if one.error is not None:
@@ -142,7 +140,7 @@ def check(life: Life) -> None:
     assert (newest.done if newest else 0) == life.runs[0].done
     final = Judge(life.disk, Layout(ROOT)).final()
     assert not final["missing"] and not final["damaged"] and not final["foreign"], final
-    _nothing_left_over(life, newest and newest.done)
+    _nothing_left_over(life, newest.done if newest else None)
 
 
 def check_pointer(life: Life) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,17 +142,20 @@ OPS = st.lists(
 
 def play(disk: Disk, root: str, ops: list[tuple[str, str, str]]) -> list[Any]:
     """What each operation answers, and the tree afterwards."""
-    two = {"rename", "link"}
-    answers: list[Any] = []
-    for name, a, b in ops:
-        if name == "put":
-            answers.append(code(lambda a=a: put(disk, f"{root}/{a}")))
-        elif name == "symlink":
-            answers.append(code(lambda a=a: disk.symlink("t", f"{root}/{a}.link")))
-        else:
-            args = [f"{root}/{a}", f"{root}/{b}"][: 2 if name in two else 1]
-            answers.append(code(lambda name=name, args=args: getattr(disk, name)(*args)))
-    return [*answers, tree(disk, root)]
+    return [*(code(partial(act, disk, root, *op)) for op in ops), tree(disk, root)]
+
+
+def act(disk: Disk, root: str, name: str, a: str, b: str) -> None:
+    """One operation on one or two paths."""
+    one, two = f"{root}/{a}", f"{root}/{b}"
+    if name == "put":
+        put(disk, one)
+    elif name == "symlink":
+        disk.symlink("t", f"{one}.link")
+    elif name in ("rename", "link"):
+        getattr(disk, name)(one, two)
+    else:
+        getattr(disk, name)(one)
 
 
 def tree(disk: Disk, path: str) -> Any:
