@@ -7,6 +7,8 @@ The publication protocol of one boundary, without I/O: inputs in, effects out.
 Rank 0 gathers, decides, makes the decision durable and only then answers; every rank
 runs the same `decide` on the same ballots and folds the same payloads.  Nothing that a
 reader trusts moves before commit, so there is nothing to roll back.
+
+Longer than 300 lines, since the protocol is read, and checked, as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any, Final
 import attrs
 
 from jumar.engine import effects as fx
-from jumar.engine.errors import LogFailed, RankMismatch, TrainingPoisoned
+from jumar.engine import tellings
+from jumar.engine.errors import LogFailed
 from jumar.reducers import events as ev
 from jumar.reducers.ballot import Ballot, Lead, PartWish
 from jumar.reducers.decide import Decision, below_floor, decide, saves
@@ -25,7 +28,7 @@ from jumar.reducers.errors import ProtocolMisuse
 from jumar.reducers.fold import fold_all
 from jumar.reducers.schema import Unknown, decode, encode
 from jumar.reducers.state import State
-from jumar.reducers.values import Part, RankOutcome, parse_ckpt_id
+from jumar.reducers.values import Part, RankOutcome
 
 
 @attrs.frozen
@@ -288,20 +291,13 @@ class Boundary:
         self.expects = ""
         decision = self._decision
         if decision.mismatch is not None:
-            return fx.Conclude(error=_mismatch_error(decision.mismatch))
-        outcomes = self._outcomes_by_family()
+            return fx.Conclude(error=tellings.mismatch(decision.mismatch))
+        outcomes = tellings.outcomes(
+            (*decision.events, *self._final), self.request.families
+        )
         if not decision.escalated:
             return fx.Conclude(outcomes=outcomes)
-        return fx.Conclude(outcomes, _poisoned(outcomes, self.request.done))
-
-    def _outcomes_by_family(self) -> tuple[fx.Outcome, ...]:
-        told = {}
-        for event in (*self._decision.events, *self._final):
-            teller = _TELLS.get(type(event))
-            if teller is not None:
-                outcome = teller(event)
-                told[outcome.family] = outcome
-        return tuple(told[family] for family in self.request.families)
+        return fx.Conclude(outcomes, tellings.poisoned(outcomes, self.request.done))
 
 
 def _rank_outcome(message: fx.Plain, ckpt_id: str) -> RankOutcome:
@@ -336,50 +332,6 @@ def unpack(plain: Sequence[Sequence[Any]]) -> tuple[ev.Event, ...]:
     assert len(known) == len(events), "ranks run different versions"
     return tuple(known)
 
-
-def _mismatch_error(event: ev.CollMismatch) -> RankMismatch:
-    said = ", ".join(f"rank {rank}: {word[:16]}" for rank, word in enumerate(event.said))
-    names = ", ".join(str(rank) for rank in event.odd)
-    return RankMismatch(
-        f"rank {names} said another {event.field} than its peers",
-        why=f"a boundary needs one {event.field} on all ranks ({said[:500]})",
-        instead="call save() on every rank at the same completed step and with the same "
-        "arguments; nothing was saved and no guard flag was cleared",
-        value=list(event.odd),
-    )
-
-
-def _poisoned(outcomes: Sequence[fx.Outcome], done: int) -> TrainingPoisoned:
-    return TrainingPoisoned(
-        "training cannot be saved any more",
-        why="; ".join(outcome.reason for outcome in outcomes if outcome.reason),
-        instead="restart: restart='auto' begins from the last good checkpoint",
-        value=done,
-    )
-
-
-def _rejection(event: ev.CkptRejected) -> str:
-    if event.cause == "sticky":
-        return (
-            f"rejected earlier and not restored since (refusal {event.refusals} in a row)"
-        )
-    ranks = ", ".join(str(rank) for rank in event.ranks)
-    return (
-        f"{' and '.join(event.components)} not finite on rank {ranks}, "
-        f"first at step {event.first_bad}"
-    )
-
-
-def _family(ckpt_id: str) -> str:
-    return parse_ckpt_id(ckpt_id)[0]
-
-
-_TELLS: Final[Mapping[type, Callable[[Any], fx.Outcome]]] = {
-    ev.CkptMerged: lambda e: fx.Outcome("merged", e.ckpt_id, "", _family(e.ckpt_id)),
-    ev.CkptRejected: lambda e: fx.Outcome("rejected", None, _rejection(e), e.family),
-    ev.CkptAborted: lambda e: fx.Outcome("aborted", None, e.error, e.family),
-    ev.CkptCommitted: lambda e: fx.Outcome("committed", e.ckpt_id, "", _family(e.ckpt_id)),
-}
 
 _STEPS: Final[Mapping[tuple[str, type], Callable[[Boundary, Any], list[fx.Effect]]]] = {
     ("ballot", fx.GuardRead): Boundary._on_guard,

@@ -8,10 +8,9 @@ raises, or the next candidate, which every rank looks at, or the settled state.
 from __future__ import annotations
 
 import contextlib
-import re
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -21,6 +20,7 @@ from jumar.engine.clock import Clock
 from jumar.engine.coordinator import Coordinator
 from jumar.engine.disk import Disk
 from jumar.engine.exchange import Steps, answer, ask, gather
+from jumar.engine.foreign import refuse_foreign
 from jumar.engine.guard import Guard
 from jumar.engine.history import History
 from jumar.engine.layout import Layout
@@ -34,18 +34,15 @@ from jumar.engine.restart import Restart, Selection, mode_of
 from jumar.engine.run import Run
 from jumar.engine.session import no_probe
 from jumar.engine.storage import make_dirs
+from jumar.engine.telling_errors import describe, revive
 from jumar.reducers import events as ev
-from jumar.reducers.errors import JumarError, PolicyError
+from jumar.reducers.errors import JumarError
 from jumar.reducers.fold import fold
-from jumar.reducers.policy import Policy, Schedule
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import Schedule
 from jumar.reducers.state import Ckpt, State
 
 VERSION: Final = "0.1.0"
-FOREIGN_RUN: Final = re.compile(
-    r"(checkpoint|iter_|step|epoch|global_step).*"
-    r"|.*\.(pt|pth|ckpt|bin|safetensors|distcp)"
-)
-"""Names by which a directory betrays checkpoints of somebody else."""
 
 
 @attrs.frozen
@@ -202,7 +199,7 @@ class Opening:
         """Claim, roll forward, start the attempt."""
         setup, log = self.setup, Layout(self.setup.directory).log
         exists = setup.disk.stat(f"{log}/IDENTITY") is not None
-        _refuse_foreign(setup, exists)
+        refuse_foreign(setup.disk, setup.directory, setup.restart, exists)
         if exists:
             self.history.catch_up(setup.disk, log)  # before the claim: who cannot read
         else:  # may not write
@@ -285,72 +282,3 @@ class Opening:
             if self.state.phase == "begun":
                 self.ledger.log([ended])
             self.ledger.writer.close()
-
-
-def _refuse_foreign(setup: Setup, exists: bool) -> None:
-    """A directory of somebody else's checkpoints is never started from zero in silence."""
-    if exists and setup.restart == "new":
-        raise errors.RestoreError(
-            f"{setup.directory} holds a run already",
-            why="restart='new' is for a directory without one",
-            instead="use restart='auto' to go on, 'fresh' to begin again in the same run, "
-            "or another directory",
-            value=setup.directory,
-        )
-    if exists or setup.disk.stat(setup.directory) is None:
-        return
-    found = next(_foreign_names(setup.disk, setup.directory), None)
-    if found is not None:
-        raise errors.RestoreError(
-            f"{setup.directory} holds checkpoints but no log of jumar",
-            why=f"{found!r} looks like a checkpoint that something else wrote; starting "
-            "from zero beside it would look like a loss",
-            instead="`jumar import KIND DIR --into RUN` makes a log for them; or choose "
-            "another directory",
-            value=found,
-        )
-
-
-def _foreign_names(disk: Disk, directory: str) -> Iterator[str]:
-    for name in disk.listdir(directory):
-        path = f"{directory}/{name}"
-        stat = disk.stat(path)
-        inside = disk.listdir(path) if stat and stat.kind == "dir" else []
-        for entry in (name, *(f"{name}/{one}" for one in inside)):
-            if FOREIGN_RUN.fullmatch(entry.rpartition("/")[2]):
-                yield entry
-
-
-# --- errors across ranks ---------------------------------------------------------------
-
-_SENT: Final[dict[str, type[JumarError]]] = {
-    cls.__name__: cls
-    for cls in (
-        *(errors.RunBusy, errors.LogDamaged, errors.LogFailed, errors.RestoreError),
-        *(errors.RankMismatch, PolicyError),
-    )
-}
-
-
-def describe(error: Exception) -> dict[str, Any]:
-    """An error as a message, so that every rank raises the same."""
-    if isinstance(error, JumarError):
-        said = {"what": error.what, "why": error.why, "instead": error.instead}
-        plain = type(error.value) in (int, float, str, bool, type(None))
-        value = error.value if plain else repr(error.value)
-        return {"class": type(error).__name__, **said, "value": value}
-    return {
-        "class": "AttemptOver",
-        "what": "rank 0 could not open the run",
-        "why": f"{type(error).__name__}: {error}",
-        "instead": "look at rank 0's own output",
-        "value": "",
-    }
-
-
-def revive(plain: dict[str, Any]) -> JumarError:
-    """The error that `describe` described."""
-    cls = _SENT.get(plain["class"], errors.AttemptOver)
-    return cls(
-        plain["what"], why=plain["why"], instead=plain["instead"], value=plain["value"]
-    )

@@ -25,7 +25,7 @@ from jumar.reducers.ballot import PartWish
 from jumar.reducers.checkpoints import at_step
 from jumar.reducers.errors import ProtocolMisuse
 from jumar.reducers.fold import fold_all
-from jumar.reducers.policy import Schedule
+from jumar.reducers.rules import Schedule
 from jumar.reducers.state import Ckpt, State
 from jumar.reducers.values import Metric
 

@@ -10,6 +10,8 @@ renamed in, or re-interpreted in a released type is a new version with an upcast
 Flags of a type:
     critical  unknown to a reader, it forbids deriving state or writing
     barrier   durable before anything that depends on it may happen
+
+Longer than 300 lines, since a vocabulary is looked up in one place.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from jumar.reducers.fields import (
     texts,
     value,
 )
-from jumar.reducers.policy import Policy, Schedule
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import Schedule
 from jumar.reducers.values import (
     CKPT_ID,
     FAMILY,

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from jumar.reducers.checkpoints import live, metric_of
-from jumar.reducers.policy import KeepBest, Policy
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import KeepBest
 from jumar.reducers.state import Ckpt, State
 from jumar.reducers.values import Ranked, Ranking
 

@@ -12,17 +12,17 @@ from typing import Final
 
 from jumar.reducers.checkpoints import latest, live, superseded
 from jumar.reducers.events import PrunePlanned
-from jumar.reducers.policy import (
+from jumar.reducers.policy import Policy
+from jumar.reducers.ranking import newest_revisions, ranked
+from jumar.reducers.rules import (
     KeepBest,
     KeepEvery,
     KeepLast,
     KeepRatio,
     KeepWithin,
     Pin,
-    Policy,
     Rule,
 )
-from jumar.reducers.ranking import newest_revisions, ranked
 from jumar.reducers.state import Ckpt, State
 from jumar.reducers.values import Kept, Victim
 

@@ -17,7 +17,8 @@ import attrs
 
 from jumar.reducers.fields import Plain
 from jumar.reducers.lifecycle import COMMITTED, NO_ATTEMPT, PRUNING
-from jumar.reducers.policy import Policy, Schedule
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import Schedule
 from jumar.reducers.values import Declared, Metric, Part
 
 

@@ -54,9 +54,9 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: errors become one clear text and an exit code."""
     try:
-        cli.main(args=arguments, prog_name="jumar", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        # Without standalone mode click returns the code of an Exit instead of raising it.
+        code = cli.main(args=arguments, prog_name="jumar", standalone_mode=False)
+        sys.exit(code or FINE)
     except click.ClickException as error:
         error.show()
         sys.exit(USAGE)

@@ -26,7 +26,8 @@ from jumar.engine.real_disk import RealDisk
 from jumar.engine.restart import Restart
 from jumar.engine.run import Run
 from jumar.reducers.errors import ProtocolMisuse
-from jumar.reducers.policy import Policy, Schedule
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import Schedule
 
 
 class TrainingRun:

@@ -18,14 +18,14 @@ from jumar.engine.errors import (
 )
 from jumar.engine.run import Run
 from jumar.reducers.errors import JumarError, PolicyError
-from jumar.reducers.policy import (
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import (
     KeepBest,
     KeepEvery,
     KeepLast,
     KeepRatio,
     KeepWithin,
     Pin,
-    Policy,
     Schedule,
 )
 

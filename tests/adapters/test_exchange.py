@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from torch.distributed.distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore
 
 from jumar.adapters.torch.exchange import StoreCoordinator, of_job
 from jumar.engine.coordinator import SingleProcess

@@ -14,12 +14,15 @@ from typing import Any
 import attrs
 import pytest
 
+from jumar.engine import effects as fx
+from jumar.engine.exchange import Steps
 from jumar.engine.layout import Layout, parse
 from jumar.engine.opening import Setup, open_steps
 from jumar.engine.run import Run
 from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import branch, latest
-from jumar.reducers.policy import KeepBest, KeepLast, Policy
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import KeepBest, KeepLast
 from jumar.tools.harness.cluster import Exchange, SimCoordinator
 from jumar.tools.harness.disk import Crash, SimDisk
 from jumar.tools.harness.judge import Judge
@@ -69,16 +72,8 @@ class Life:
         """One boundary; returns rank 0's status."""
         self.runs[0].report(done, {"loss": float(done % 300)})
 
-        def steps(run: Run) -> Any:
-            assert isinstance(run.guard, SimGuard)
-            run.guard.done = done
-            return run.save_steps(
-                run.request(done, families=("live",), reason=None, revise=False)
-            )
-
-        ended = Exchange(
-            {r: lambda run=run: steps(run) for r, run in self.runs.items()}, WORLD
-        ).run()
+        calls = {rank: partial(boundary, run, done) for rank, run in self.runs.items()}
+        ended = Exchange(calls, WORLD).run()
         status: str = ended[0].value.outcomes[0].status
         if status == "committed":
             self.acked.append(done)
@@ -91,6 +86,13 @@ class Life:
             self.save(done)
         for run in self.runs.values():
             run.close()
+
+
+def boundary(run: Run, done: int) -> Steps[fx.Conclude]:
+    """One rank's save."""
+    assert isinstance(run.guard, SimGuard)
+    run.guard.done = done
+    return run.save_steps(run.request(done, families=("live",), reason=None, revise=False))
 
 
 def crash_at(life: Life, n: int, play: Any, *, power: bool) -> bool:

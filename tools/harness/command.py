@@ -7,8 +7,10 @@ from typing import Any
 import attrs
 
 from jumar.reducers.errors import JumarError, PolicyError
-from jumar.tools.harness.scenario import UsageError, expected_error, parse, read
-from jumar.tools.harness.simulate import Simulation, difference
+from jumar.tools.harness.judge import difference
+from jumar.tools.harness.scenario import expected_error, parse, read
+from jumar.tools.harness.shapes import UsageError
+from jumar.tools.harness.simulate import Simulation
 
 
 @attrs.frozen

@@ -3,8 +3,8 @@
 
 Every file and directory has a durable side and a volatile side.  `DiskFile.sync` copies a
 file's bytes to its durable side, `sync_dir` a directory's entries; `power_loss` throws
-away the volatile side of everything.  A name is therefore durable only when the entry in
-its own directory is, and that directory's entry in its parent's, and so on.
+away the volatile side of everything.  A name is durable only when the entry in its own
+directory is, and that directory's in its parent's, and so on.
 
 A rename between two directories is durable when either of them was synced: a journaling
 file system commits both halves in one transaction, so neither name is ever lost.  Torn and
@@ -15,41 +15,13 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from jumar.engine.disk import Kind, Stat
-
-
-class Crash(BaseException):
-    """The machine is gone: nothing after this call happens."""
-
-
-def _error(code: int, path: str) -> OSError:
-    return OSError(code, os.strerror(code), path)
-
-
-@attrs.define(eq=False)
-class Node:
-    """
-    An inode.
-
-    Attributes:
-        data: a file's bytes, or a link's target, as readers see them.
-        synced: what a power loss leaves of `data`.
-        entries: a directory's names, as readers see them.
-        durable: what a power loss leaves of `entries`.
-    """
-
-    kind: Kind
-    mtime_ns: int = 0
-    data: bytearray = attrs.field(factory=bytearray)
-    synced: bytes = b""
-    entries: dict[str, Node] = attrs.field(factory=dict)
-    durable: dict[str, Node] = attrs.field(factory=dict)
+from jumar.engine.disk import Stat
+from jumar.tools.harness.inode import Crash, Node, check_replace, error, forget, walk
 
 
 @attrs.define
@@ -109,20 +81,18 @@ class SimDisk:
         """The next mtime, nanoseconds."""
         return next(self._time)
 
-    # --- finding nodes ---
-
     def _split(self, path: str) -> tuple[Node, str]:
         """(parent directory, last name)."""
         *parents, name = [part for part in path.split("/") if part and part != "."]
         node = self._root
         for part in parents:
             if node.kind != "dir":
-                raise _error(errno.ENOTDIR, path)
+                raise error(errno.ENOTDIR, path)
             if part not in node.entries:
-                raise _error(errno.ENOENT, path)
+                raise error(errno.ENOENT, path)
             node = node.entries[part]
         if node.kind != "dir":
-            raise _error(errno.ENOTDIR, path)
+            raise error(errno.ENOTDIR, path)
         return node, name
 
     def _node(self, path: str) -> Node:
@@ -130,13 +100,13 @@ class SimDisk:
             return self._root
         parent, name = self._split(path)
         if name not in parent.entries:
-            raise _error(errno.ENOENT, path)
+            raise error(errno.ENOENT, path)
         return parent.entries[name]
 
     def _add(self, path: str, node: Node) -> None:
         parent, name = self._split(path)
         if name in parent.entries:
-            raise _error(errno.EEXIST, path)
+            raise error(errno.EEXIST, path)
         parent.entries[name] = node
         node.mtime_ns = node.mtime_ns or self.tick()
         parent.mtime_ns = self.tick()
@@ -155,9 +125,9 @@ class SimDisk:
         self.call("read", path)
         node = self._node(path)
         if node.kind == "link":
-            raise _error(errno.ELOOP, path)
+            raise error(errno.ELOOP, path)
         if node.kind == "dir":
-            raise _error(errno.EISDIR, path)
+            raise error(errno.EISDIR, path)
         end = None if size is None else start + size
         return bytes(node.data[start:end])
 
@@ -175,7 +145,7 @@ class SimDisk:
         self.call("listdir", path)
         node = self._node(path)
         if node.kind != "dir":
-            raise _error(errno.ENOTDIR, path)
+            raise error(errno.ENOTDIR, path)
         return sorted(node.entries)
 
     def mkdir(self, path: str) -> None:
@@ -190,12 +160,12 @@ class SimDisk:
         source, old = self._split(src)
         target, new = self._split(dst)
         if node.kind == "dir" and f"{dst}/".startswith(f"{src}/") and src != dst:
-            raise _error(errno.EINVAL, src)  # into itself
+            raise error(errno.EINVAL, src)  # into itself
         held = target.entries.get(new)
         if held is node:
             return
         if held is not None:
-            _check_replace(node, held, dst)
+            check_replace(node, held, dst)
         if source is not target:
             self._halves.append((source, old, target, new))
         del source.entries[old]
@@ -208,7 +178,7 @@ class SimDisk:
         node = self._node(src)
         parent, name = self._split(dst)
         if node.kind == "dir" and name not in parent.entries:
-            raise _error(errno.EPERM, src)
+            raise error(errno.EPERM, src)
         self._add(dst, node)
 
     def unlink(self, path: str) -> None:
@@ -216,7 +186,7 @@ class SimDisk:
         self.call("unlink", path)
         node = self._node(path)
         if node.kind == "dir":
-            raise _error(errno.EISDIR, path)
+            raise error(errno.EISDIR, path)
         self._remove(path)
 
     def rmdir(self, path: str) -> None:
@@ -224,9 +194,9 @@ class SimDisk:
         self.call("rmdir", path)
         node = self._node(path)
         if node.kind != "dir":
-            raise _error(errno.ENOTDIR, path)
+            raise error(errno.ENOTDIR, path)
         if node.entries:
-            raise _error(errno.ENOTEMPTY, path)
+            raise error(errno.ENOTEMPTY, path)
         self._remove(path)
 
     def _remove(self, path: str) -> None:
@@ -246,7 +216,7 @@ class SimDisk:
         self.call("readlink", path)
         node = self._node(path)
         if node.kind != "link":
-            raise _error(errno.EINVAL, path)
+            raise error(errno.EINVAL, path)
         return node.data.decode()
 
     def sync_file(self, path: str) -> None:
@@ -262,14 +232,12 @@ class SimDisk:
         self.dir_syncs += 1
         node = self._node(path)
         if node.kind != "dir":
-            raise _error(errno.ENOTDIR, path)
+            raise error(errno.ENOTDIR, path)
         node.durable = dict(node.entries)
         for source, old, target, new in self._halves:
             if node in (source, target):
                 self._settle_half(source, old, target, new)
         self._halves = [half for half in self._halves if node not in (half[0], half[2])]
-
-    # --- renames between directories ---
 
     def _settle_half(self, source: Node, old: str, target: Node, new: str) -> None:
         if old not in source.entries:
@@ -282,11 +250,11 @@ class SimDisk:
     def power_loss(self) -> None:
         """Drop every unsynced byte and name."""
         self._halves.clear()
-        _forget(self._root, set())
+        forget(self._root, set())
 
     def set_mtimes(self, order: str, seed: int = 0) -> None:
         """`equal`, `reversed` or `random` modification times of everything."""
-        nodes = list(_walk(self._root))
+        nodes = list(walk(self._root))
         times = sorted(node.mtime_ns for node in nodes)
         by_age = sorted(range(len(nodes)), key=lambda i: nodes[i].mtime_ns)
         shuffled = times[:]
@@ -329,27 +297,4 @@ class SimDisk:
             node.entries[name] = node.durable[name] = file
 
 
-def _check_replace(node: Node, held: Node, path: str) -> None:
-    """What rename(2) says when the target exists."""
-    if held.kind == "dir" and node.kind != "dir":
-        raise _error(errno.EISDIR, path)
-    if held.kind != "dir" and node.kind == "dir":
-        raise _error(errno.ENOTDIR, path)
-    if held.entries:
-        raise _error(errno.ENOTEMPTY, path)
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for _, child in sorted(node.entries.items()):
-        yield from _walk(child)
-
-
-def _forget(node: Node, seen: set[int]) -> None:
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    node.data = bytearray(node.synced)
-    node.entries = dict(node.durable)
-    for child in node.entries.values():
-        _forget(child, seen)
+__all__ = ["Crash", "SimDisk"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -154,3 +154,20 @@ def unique(words: Iterable[Named]) -> list[Named]:
 def names(ckpts: Iterable[Ckpt]) -> list[Named]:
     """The words of these checkpoints, each once."""
     return unique(of_id(ckpt.ckpt_id) for ckpt in ckpts)
+
+
+def difference(
+    expect: Mapping[str, Any], final: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """What `expect` names and the final state contradicts: key -> (expected, found)."""
+    return {
+        key: (wish, final[key])
+        for key, wish in expect.items()
+        if not _same(key, wish, final[key])
+    }
+
+
+def _same(key: str, wish: Any, found: Any) -> bool:
+    if key in ("best", "latest", "restart"):
+        return bool(wish == found)
+    return len(wish) == len(set(map(str, wish))) and {*map(str, wish)} == {*map(str, found)}

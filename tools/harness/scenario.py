@@ -7,184 +7,28 @@ unknown keys included, is the error `usage`.
 
 from __future__ import annotations
 
-import errno
 import json
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
-from jumar.engine.layout import LOG, POINTER
-from jumar.reducers.errors import JumarError, PolicyError
-from jumar.reducers.guard import COMPONENTS
-from jumar.reducers.policy import Policy, Schedule
-
-Op = Mapping[str, Any]
-
-PHASES: Final = (
-    *("ballot", "agree", "write", "outcome", "commit", "rename", "append"),
-    *("publish", "prune", "unlink"),
+from jumar.reducers.errors import PolicyError
+from jumar.reducers.policy import Policy
+from jumar.reducers.rules import Schedule
+from jumar.tools.harness.shapes import (
+    DISK,
+    EXPECTED,
+    FLAT,
+    SHAPES,
+    Op,
+    Shape,
+    is_count,
+    is_family,
+    is_step,
+    is_text,
+    refuse,
 )
-OF_RANK_0: Final = frozenset(PHASES[4:])
-"""Phases in which only rank 0 does something."""
-
-STEP_MAX: Final = 10**15
-WORLD_MAX: Final = 4096
-
-
-class UsageError(JumarError):
-    """A scenario that says something which the format does not allow."""
-
-
-def refuse(
-    what: str, value: object, why: str = "the scenario format does not allow it"
-) -> Any:
-    """Raise the `usage` error."""
-    raise UsageError(
-        what, why=why, instead="see `jumar simulate --help` for the format", value=value
-    )
-
-
-# --- checks of single values -----------------------------------------------------------
-
-
-def _step(value: object) -> bool:
-    return type(value) is int and 0 <= value <= STEP_MAX
-
-
-def _rank(value: object) -> bool:
-    return type(value) is int and 0 <= value < WORLD_MAX
-
-
-def _ranks(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_rank, value))
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def metric_value(value: object) -> float | None:
-    """A metric of the format as a float: numbers, "nan", "inf", "-inf", null."""
-    if value is None:
-        return None
-    if value in ("nan", "inf", "-inf"):
-        return float(str(value))
-    if not _number(value):
-        refuse(
-            "a metric value was refused",
-            value,
-            'it is a number, "nan", "inf", "-inf", null',
-        )
-    return float(value)  # type: ignore[arg-type]
-
-
-def _metric(value: object) -> bool:
-    metric_value(value)
-    return True
-
-
-def _metrics(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and all(map(_text, value))
-        and all(map(_metric, value.values()))
-    )
-
-
-def _one_of(*options: str) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, str) and value in options
-
-
-def _family(value: object) -> bool:
-    known = isinstance(value, str) and value.isidentifier() and value == value.lower()
-    return known and len(str(value)) <= 32 and str(value)[0] != "_"
-
-
-def _foreign(value: object) -> bool:
-    """A plain file name that jumar does not use itself."""
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= 255:
-        return False
-    return not ({"/", "\0"} & set(value)) and value not in (".", "..", LOG, POINTER)
-
-
-def _from(value: object) -> bool:
-    return value in ("auto", "fresh") if isinstance(value, str) else _step(value)
-
-
-def _whom(value: object) -> bool:
-    return value == "all" or _ranks(value)
-
-
-def _flag(value: object) -> bool:
-    return type(value) is bool
-
-
-def _done_or_none(value: object) -> bool:
-    return value is None or _step(value)
-
-
-def _errno(value: object) -> bool:
-    return isinstance(value, str) and hasattr(errno, value) and value.startswith("E")
-
-
-def _count(value: object) -> bool:
-    return type(value) is int and 1 <= value <= WORLD_MAX
-
-
-@attrs.frozen
-class Shape:
-    """One operation: its required and optional keys, each with its check."""
-
-    needs: Mapping[str, Callable[[object], bool]]
-    may: Mapping[str, Callable[[object], bool]] = {}
-
-
-SHAPES: Final[Mapping[str, Shape]] = {
-    "save": Shape(
-        {"save": _step},
-        {"metrics": _metrics, "family": _family, "reason": _text, "revise": _flag},
-    ),
-    "metric": Shape({"step": _step, "name": _text, "value": _metric}),
-    "bad": Shape({"step": _step, "ranks": _ranks, "component": _one_of(*COMPONENTS)}),
-    "fail": Shape({"rank": _rank, "phase": _one_of(*PHASES), "error": _errno}),
-    "odd": Shape({"rank": _rank, "done": _done_or_none}),
-    "crash": Shape({"phase": _one_of(*PHASES)}, {"ranks": _whom, "power": _flag}),
-    "restart": Shape({"from": _from}, {"world": _count}),
-    "clock": Shape({"add_s": _number}),
-    "pin": Shape({"pin": _step}),
-    "unpin": Shape({"unpin": _step}),
-    "end": Shape({"end": _step}),
-}
-FLAT: Final = frozenset({"save", "pin", "unpin", "end"})
-"""Operations whose own key holds a step, with further keys beside it."""
-
-DISK: Final[Mapping[str, Callable[[object], bool]]] = {
-    "remove": _step,
-    "corrupt": _step,
-    "truncate": _step,
-    "foreign": _foreign,
-    "mtimes": _one_of("equal", "reversed", "random"),
-}
-
-STEPS: Final = frozenset(
-    {
-        "alive",
-        "pruned",
-        "rejected",
-        "aborted",
-        "recovered",
-        "superseded",
-        "missing",
-        "damaged",
-    }
-)
-EXPECTED: Final = STEPS | {"best", "latest", "restart", "foreign"}
 
 
 @attrs.frozen
@@ -234,7 +78,7 @@ def read(plain: Mapping[str, Any]) -> Scenario:
     if "policy" not in plain:
         refuse("the scenario has no policy", None)
     name, world, do = plain.get("name", ""), plain.get("world", 1), plain.get("do", [])
-    if not isinstance(name, str) or not _count(world) or not isinstance(do, list):
+    if not isinstance(name, str) or not is_count(world) or not isinstance(do, list):
         refuse("name, world or do was refused", [name, world], "a text, 1.., a list")
     policy, schedule = read_policy(plain["policy"])
     ops = tuple(_op(one) for one in do)
@@ -300,8 +144,8 @@ def _named(value: object) -> bool:
     """A step of `live`, or `family@step`."""
     if isinstance(value, str):
         family, at, step = value.partition("@")
-        return bool(at) and _family(family) and step.isascii() and step.isdigit()
-    return _step(value)
+        return bool(at) and is_family(family) and step.isascii() and step.isdigit()
+    return is_step(value)
 
 
 def _expect(plain: object) -> Mapping[str, Any]:
@@ -313,7 +157,7 @@ def _expect(plain: object) -> Mapping[str, Any]:
     for key, value in plain.items():
         scalar = key in ("latest", "restart")
         each = [value] if scalar and value is not None else (value or [])
-        named = _text if key == "foreign" else _named
+        named = is_text if key == "foreign" else _named
         if not (scalar or isinstance(value, list)) or not all(named(one) for one in each):
             refuse(f"expect {key} was refused", value)
     return plain

@@ -7,44 +7,30 @@ folds the log and looks at every file.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from jumar.engine.errors import AttemptOver, RestoreError
-from jumar.engine.layout import Layout, parse
+from jumar.engine.layout import Layout
 from jumar.engine.opening import Setup, open_steps
 from jumar.engine.restart import wanted
 from jumar.engine.run import Run
 from jumar.reducers.checkpoints import at_step, committed, floor
 from jumar.reducers.state import Ckpt
-from jumar.tools.harness.cluster import Ended, Exchange, Killed, SimCoordinator
+from jumar.tools.harness.armed import Armed
+from jumar.tools.harness.cluster import Ended, Exchange, SimCoordinator
 from jumar.tools.harness.disk import SimDisk
 from jumar.tools.harness.judge import Judge
 from jumar.tools.harness.scenario import (
-    OF_RANK_0,
-    Op,
     Scenario,
-    metric_value,
-    refuse,
 )
+from jumar.tools.harness.shapes import OF_RANK_0, Op, metric_value, refuse
+from jumar.tools.harness.touch import touch
 from jumar.tools.harness.world import SimClock, SimGuard, SimPayload, sim_writer
 
 ROOT: Final = "run"
-NOT_COMING: Final = frozenset({"agree", "outcome"})
-"""Phases in which a failing rank does not come to the exchange at all."""
-
-
-@attrs.define
-class Armed:
-    """What a script has prepared for the next save."""
-
-    fails: dict[tuple[int, str], str] = attrs.field(factory=dict)
-    odd: dict[int, int | None] = attrs.field(factory=dict)
-    crash: Op | None = None
-    bad_step: int = -1
 
 
 @attrs.define
@@ -65,7 +51,6 @@ class Simulation:
     armed: Armed = attrs.field(factory=Armed)
     world: int = 1
     last: int = 0
-    dead: set[int] = attrs.field(factory=set)
 
     def play(self) -> dict[str, Any]:
         """Run the script; returns the final state in the words of `expect`."""
@@ -104,7 +89,7 @@ class Simulation:
     # --- attempts ---
 
     def _open(self, restart: Any, world: int) -> None:
-        self.world, self.dead, self.armed = world, set(), Armed()
+        self.world, self.armed = world, Armed()
         steps = {
             rank: (lambda r=rank: open_steps(self._setup(r, restart)))
             for rank in range(world)
@@ -132,7 +117,7 @@ class Simulation:
             who=sim_writer(),
             restart=restart,
             background=False,
-            probe=lambda point: self._at(rank, point),
+            probe=lambda point: self.armed.at(rank, point),
         )
 
     def _restart(self, op: Op) -> None:
@@ -200,36 +185,14 @@ class Simulation:
             if said[rank] is not None
         }
         ended = Exchange(coming, self.world).run()
-        crash, self.armed = self.armed.crash, Armed()
-        if crash is not None or self.dead or any(_fatal(one) for one in ended.values()):
-            self._end_attempt(crash)
+        armed, self.armed = self.armed, Armed()
+        if armed.ends_attempt or any(_fatal(one) for one in ended.values()):
+            self._end_attempt(armed.crash)
 
     def _end_attempt(self, crash: Op | None) -> None:
         self._over()
         if crash is not None and crash.get("power", False):
             self.disk.power_loss()
-
-    def _at(self, rank: int, point: str) -> None:
-        """The probe of every rank: kill or fail here when the script says so."""
-        if rank in self.dead:
-            raise Killed
-        if self._crashes(rank, point):
-            self.dead |= {rank}
-            raise Killed
-        error = self.armed.fails.get((rank, point))
-        if error is None:
-            return
-        if point in NOT_COMING:
-            self.dead |= {rank}
-            raise Killed
-        raise OSError(getattr(errno, error), f"planned by the scenario: {error}")
-
-    def _crashes(self, rank: int, point: str) -> bool:
-        crash = self.armed.crash
-        if crash is None or crash["phase"] != point:
-            return False
-        ranks = crash.get("ranks", "all")
-        return ranks == "all" or rank in ranks
 
     # --- the other operations ---
 
@@ -291,33 +254,7 @@ class Simulation:
         self._over()
 
     def _disk(self, op: Op) -> None:
-        key, value = next(iter(op.items()))
-        if key == "mtimes":
-            self.disk.set_mtimes(value)
-        elif key == "foreign":
-            self._foreign(value)
-        else:
-            _TOUCH[key](self.disk, self._on_disk(value))
-
-    def _foreign(self, name: str) -> None:
-        path = f"{ROOT}/live/{name}"
-        if self.disk.stat(path) is not None:
-            refuse(f"foreign {name!r} was refused", name, "the name is taken")
-        self.disk.foreign_tree(path, {"file": b"somebody else's\n"})
-
-    def _on_disk(self, done: int) -> str:
-        """The newest revision of a step that lies beside the live checkpoints."""
-        folder = f"{ROOT}/live"
-        entries = self.disk.listdir(folder) if self.disk.stat(folder) else []
-        names = {entry: parse(entry) for entry in entries}
-        found = [
-            (name.revision, entry)
-            for entry, name in names.items()
-            if name is not None and name.kind == "place" and name.done == done
-        ]
-        if not found:
-            refuse(f"there is no checkpoint {done} on the disk", done)
-        return f"{folder}/{max(found)[1]}"
+        touch(self.disk, f"{ROOT}/live", op)
 
 
 def _fatal(ended: Ended) -> bool:
@@ -327,15 +264,6 @@ def _fatal(ended: Ended) -> bool:
     return isinstance(error, AttemptOver | OSError)
 
 
-def _part(disk: SimDisk, folder: str) -> str:
-    return f"{folder}/{min(n for n in disk.listdir(folder) if n.startswith('part'))}"
-
-
-_TOUCH: Final[Mapping[str, Callable[[SimDisk, str], None]]] = {
-    "remove": lambda disk, folder: disk.remove_tree(folder),
-    "corrupt": lambda disk, folder: disk.flip_byte(_part(disk, folder)),
-    "truncate": lambda disk, folder: disk.truncate(_part(disk, folder)),
-}
 _PLAY: Final[Mapping[str, Callable[[Simulation, Op], None]]] = {
     "metric": Simulation._metric,
     "bad": Simulation._bad,
@@ -349,20 +277,3 @@ _PLAY: Final[Mapping[str, Callable[[Simulation, Op], None]]] = {
     "end": Simulation._end,
     "disk": Simulation._disk,
 }
-
-
-def difference(
-    expect: Mapping[str, Any], final: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
-    """What `expect` names and the final state contradicts: key -> (expected, found)."""
-    return {
-        key: (wish, final[key])
-        for key, wish in expect.items()
-        if not _same(key, wish, final[key])
-    }
-
-
-def _same(key: str, wish: Any, found: Any) -> bool:
-    if key in ("best", "latest", "restart"):
-        return bool(wish == found)
-    return len(wish) == len(set(map(str, wish))) and {*map(str, wish)} == {*map(str, found)}

@@ -11,14 +11,13 @@ import attrs
 
 from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import latest
-from jumar.reducers.guard import flagged
 from jumar.reducers.lineage import on_branch, reach
 from jumar.reducers.ranking import best
 from jumar.reducers.state import Ckpt
-from jumar.reducers.values import Kept, parse_ckpt_id
+from jumar.reducers.values import parse_ckpt_id
 from jumar.tools.views.refs import Ref
+from jumar.tools.views.says import SAYS, listed, refusal
 from jumar.tools.views.story import Story, Told
-from jumar.tools.views.text import bytes_of, short
 
 
 @attrs.frozen
@@ -54,7 +53,7 @@ def why(story: Story, ref: Ref) -> Answer:
     lines = tuple(
         Line(what, says, record.seq)
         for record, event in events
-        for what, says in [_SAYS[type(event)](story, ref, event)]
+        for what, says in [SAYS[type(event)](story, ref, event)]
         if says
     )
     head, fine = _headline(story, ref, events)
@@ -65,7 +64,7 @@ def _relevant(story: Story, ref: Ref) -> list[Told]:
     """The records that decided over this checkpoint, or over this step."""
     found = []
     for record, event in story.told:
-        if type(event) in _SAYS and _concerns(story, ref, event):
+        if type(event) in SAYS and _concerns(story, ref, event):
             found.append((record, event))
     return found
 
@@ -80,9 +79,15 @@ def _concerns(story: Story, ref: Ref, event: Any) -> bool:
         return False
     if isinstance(event, ev.GuardVerdict):
         return event.to_done == ref.done
-    if ref.ckpt_id is not None and hasattr(event, "ckpt_id"):
-        return bool(event.ckpt_id == ref.ckpt_id)
+    named = getattr(event, "ckpt_id", None)
+    if named is not None:
+        return bool(named == (ref.ckpt_id or named)) and _of_step(named, ref)
     return bool(event.done == ref.done) and _family(event) in (ref.family, None)
+
+
+def _of_step(ckpt_id: str, ref: Ref) -> bool:
+    family, done, _ = parse_ckpt_id(ckpt_id)
+    return (family, done) == (ref.family, ref.done)
 
 
 def _family(event: Any) -> str | None:
@@ -154,12 +159,12 @@ def _gone(ref: Ref, event: ev.PruneDone, events: Sequence[Told]) -> str:
 
 
 def _rejected(ref: Ref, event: ev.CkptRejected, _: Sequence[Told]) -> str:
-    why = _refusal(event)
+    why = refusal(event)
     return f"nothing was saved at {ref.done}: {why}"
 
 
 def _aborted(ref: Ref, event: ev.CkptAborted, _: Sequence[Told]) -> str:
-    ranks = f" on rank {_list(event.ranks)}" if event.ranks else ""
+    ranks = f" on rank {listed(event.ranks)}" if event.ranks else ""
     where = f"aborted in phase {event.phase}{ranks}"
     return f"nothing was saved at {ref.done}: {where}: {event.error}"
 
@@ -182,118 +187,3 @@ _ENDS: Final[Mapping[type, Callable[[Ref, Any, Sequence[Told]], str]]] = {
     ev.CkptRejected: _rejected,
     ev.CkptAborted: _aborted,
 }
-
-
-# --- one line per event ----------------------------------------------------------------
-
-Says = tuple[str, str]
-
-
-def _refusal(event: ev.CkptRejected) -> str:
-    if event.cause == "sticky":
-        count = f"{event.refusals} in a row"
-        return f"rejected, since nothing was restored after an earlier rejection ({count})"
-    return (
-        f"rejected: {' and '.join(event.components)} not finite on rank "
-        f"{_list(event.ranks)}, first at step {event.first_bad}"
-    )
-
-
-def _metric(story: Story, ref: Ref, event: ev.MetricReported) -> Says:
-    return "metric", f"{event.name} {event.metric}" + (
-        f" on {event.data}" * bool(event.data)
-    )
-
-
-def _list(items: Sequence[object]) -> str:
-    return ", ".join(str(item) for item in items)
-
-
-def _verdict(story: Story, ref: Ref, event: ev.GuardVerdict) -> Says:
-    world = len(event.components[0].fed) if event.components else 0
-    bad = {rank for vector in event.components for rank in flagged(vector)}
-    names = f": {' and '.join(event.flagged)}" if event.flagged else ""
-    span = f"over ({event.from_done}, {event.to_done}]"
-    if not event.components:
-        return "verdict", f"nothing was watched {span}"
-    return "verdict", f"{world - len(bad)} of {world} ranks finite {span}{names}"
-
-
-def _accepted(story: Story, ref: Ref, event: ev.CkptAccepted) -> Says:
-    places = []
-    for ranking in event.rankings:
-        ids = [place.ckpt_id for place in ranking.order]
-        at = ids.index(event.ckpt_id) + 1 if event.ckpt_id in ids else None
-        places.append(f"{ranking.rule}: {f'rank {at}' if at else 'unranked'}")
-    return "accepted", "; ".join(places) or "no ranking"
-
-
-def _written(story: Story, ref: Ref, event: ev.CkptWritten) -> Says:
-    bad = {rank: one.error for rank, one in enumerate(event.ranks) if one.error}
-    return "written", "; ".join(f"rank {rank}: {error}" for rank, error in bad.items())
-
-
-def _committed(story: Story, ref: Ref, event: ev.CkptCommitted) -> Says:
-    size = sum(part.size for part in event.parts)
-    files = f"{len(event.parts)} file{'s' * (len(event.parts) != 1)}"
-    how = "  recovered by the next open" if event.recovered else ""
-    digest = short(event.parts[0].sha256 if event.parts else event.manifest_sha256)
-    return "committed", f"{files}, {bytes_of(size)}  sha256 {digest}{how}"
-
-
-def _planned(story: Story, ref: Ref, event: ev.PrunePlanned) -> Says:
-    at = parse_ckpt_id(event.because)[1]
-    kept = "; ".join(_kept(story, one) for one in event.kept)
-    rule = next(v.rule for v in event.victims if v.ckpt_id == ref.ckpt_id)
-    if rule in ("revised", "on_rewind=remove"):
-        return "pruned", f"at {at}: {rule}"
-    return "pruned", f"at {at}: {kept}"
-
-
-def _kept(story: Story, one: Kept) -> str:
-    rule, _, scope = one.rule.partition(" (")
-    metric = scope.rpartition(" ")[0]
-    return (
-        f"{rule} kept {' '.join(_with_value(story, c, metric) for c in one.kept) or 'none'}"
-    )
-
-
-def _with_value(story: Story, ckpt_id: str, metric: str) -> str:
-    family, done, revision = parse_ckpt_id(ckpt_id)
-    name = f"{done}r{revision}" if revision else str(done)
-    if not metric:
-        return name
-    values = [
-        e.metric
-        for _, e in story.of(ev.MetricReported)
-        if isinstance(e, ev.MetricReported)
-        and (e.done, e.name) == (done, metric)
-        and e.metric.finite
-        and e.family in (None, family)
-    ]
-    return f"{name} ({values[0]})" if values else name
-
-
-_SAYS: Final[Mapping[type, Callable[[Story, Ref, Any], Says]]] = {
-    ev.MetricReported: _metric,
-    ev.CkptProposed: lambda s, r, e: ("proposed", _list(e.reasons)),
-    ev.GuardVerdict: _verdict,
-    ev.CkptRejected: lambda s, r, e: ("rejected", _refusal(e)),
-    ev.GuardAction: lambda s, r, e: ("action", f"{e.action} after {e.refusals} in a row"),
-    ev.CkptAccepted: _accepted,
-    ev.CkptWritten: _written,
-    ev.CkptCommitted: _committed,
-    ev.CkptAborted: lambda s, r, e: ("aborted", f"in phase {e.phase}: {e.error}"),
-    ev.CkptMerged: lambda s, r, e: ("merged", f"saved again: {_list(e.reasons)}"),
-    ev.CkptObserved: lambda s, r, e: ("observed", f"{e.finding}: {e.detail}"),
-    ev.CkptPinned: lambda s, r, e: ("pinned", f"by {e.who}: {e.why}"),
-    ev.CkptUnpinned: lambda s, r, e: ("unpinned", f"by {e.who}"),
-    ev.CkptMoved: lambda s, r, e: ("moved", f"to {e.to}"),
-    ev.PrunePlanned: _planned,
-    ev.PruneFailed: lambda s, r, e: ("failed", f"prune: {e.error}"),
-    ev.PruneDone: lambda s, r, e: ("deleted", "it was gone already" * e.already_gone),
-    ev.RestartSelected: lambda s, r, e: (
-        "left",
-        f"behind by attempt {e.attempt}, which began from {e.ckpt_id or 'nothing'}",
-    ),
-}  # fmt: skip

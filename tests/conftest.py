@@ -1,8 +1,11 @@
-"""A log on a simulated disk, opened again and again."""
+"""Runs and logs on simulated disks; a run can be written out to a real directory."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -11,9 +14,45 @@ from jumar.engine.log.reader import LogReader, Mode
 from jumar.engine.log.record import Entry, Record
 from jumar.engine.log.writer import LogWriter
 from jumar.tools.harness.disk import SimDisk
+from jumar.tools.harness.scenario import read
+from jumar.tools.harness.simulate import ROOT, Simulation
 from jumar.tools.harness.world import SimClock, sim_writer
 
-ROOT = "run/.jumar"
+POLICY = {"keep": [{"last": 2}, {"best": 1, "metric": "loss", "direction": "min"}],
+          "on_reject": "skip"}  # fmt: skip
+
+
+def write_out(disk: SimDisk, path: str, to: Path) -> None:
+    """Copy a simulated tree to a real directory."""
+    to.mkdir(parents=True, exist_ok=True)
+    for name in disk.listdir(path):
+        inner = f"{path}/{name}"
+        stat = disk.stat(inner)
+        assert stat is not None
+        if stat.kind == "dir":
+            write_out(disk, inner, to / name)
+        elif stat.kind == "link":
+            (to / name).symlink_to(disk.readlink(inner))
+        else:
+            (to / name).write_bytes(disk.read(inner))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Path]:
+    """`made(do, ...)`: the run directory that a scenario's operations leave."""
+
+    def make(do: list[Any], **rest: Any) -> Path:
+        plain = {"world": 2, "policy": POLICY, "do": do, **rest}
+        simulation = Simulation(read(json.loads(json.dumps(plain))))
+        simulation.play()
+        run = tmp_path / "run"
+        write_out(simulation.disk, ROOT, run)
+        return run
+
+    return make
+
+
+LOG = f"{ROOT}/.jumar"
 
 
 @attrs.define
@@ -27,7 +66,7 @@ class Logs:
         """A new epoch."""
         return LogWriter.open(
             self.disk,
-            ROOT,
+            LOG,
             run_id="0" * 32,
             who=sim_writer(),
             clock=self.clock,
@@ -36,7 +75,7 @@ class Logs:
 
     def reader(self, mode: Mode = "tail") -> LogReader:
         """A reader that was not iterated yet."""
-        return LogReader(self.disk, ROOT, mode=mode)
+        return LogReader(self.disk, LOG, mode=mode)
 
     def records(self, mode: Mode = "tail") -> list[Record]:
         """Everything that is readable."""
@@ -48,14 +87,14 @@ class Logs:
 
     def segments(self) -> dict[str, bytes]:
         """Every segment's bytes."""
-        folder = f"{ROOT}/seg"
+        folder = f"{LOG}/seg"
         return {
             name: self.disk.read(f"{folder}/{name}") for name in self.disk.listdir(folder)
         }
 
     def damage(self, name: str, change: Callable[[bytearray], None]) -> None:
         """Change a segment's bytes in place, durably."""
-        node = self.disk._node(f"{ROOT}/seg/{name}")
+        node = self.disk._node(f"{LOG}/seg/{name}")
         change(node.data)
         node.synced = bytes(node.data)
 
