@@ -60,9 +60,7 @@ def ballots(
                 )
                 for name in ("grad", "loss")
             ),
-            parts=tuple(
-                PartWish(family=f, name=f"{rank}.bin", size_min=1) for f in families
-            ),
+            parts=(PartWish(family="live", name=f"{rank}.bin", size_min=1),),
             error=None,
         )
         for rank in range(state.world)
