@@ -45,6 +45,7 @@ class Guard:
         self._fed: dict[str, int] = {}
         self._first_bad: dict[str, int | Tensor] = {}
 
+    @torch.no_grad()
     def watch(
         self,
         *,
@@ -67,27 +68,20 @@ class Guard:
             not finite.
         """
         self.done += 1
-        grads = [p.grad for p in parameters if p.grad is not None]
-        dense = [_values(grad) for grad in grads]
-        norm = fast_norm(dense, wide=not self._on_host(dense))
-        if self._on_host(dense):
-            return self._watch_on_host(dense, norm, loss, max_norm)
+        groups = grouped([grad for p in parameters if (grad := p.grad) is not None])
+        on_host = self._host_reads and all(g[0].device.type == "cpu" for g in groups)
+        norm = fast_norm(groups, wide=not on_host)
+        if on_host:
+            return self._watch_on_host(groups, norm, loss, max_norm)
         self._note("grad", ~torch.isfinite(norm))
         if loss is not None:
             self._note("loss", ~torch.isfinite(loss.detach()).all())
         if max_norm is not None:
-            clip_(dense, norm, max_norm)
+            clip_(groups, norm, max_norm)
         return norm
 
-    def _on_host(self, grads: Sequence[Tensor]) -> bool:
-        return self._host_reads and all(grad.device.type == "cpu" for grad in grads)
-
     def _watch_on_host(
-        self,
-        grads: Sequence[Tensor],
-        norm: Tensor,
-        loss: Tensor | None,
-        max_norm: float | None,
+        self, groups: Groups, norm: Tensor, loss: Tensor | None, max_norm: float | None
     ) -> Tensor:
         """One scalar read for both components; clipping needs no tensor arithmetic then."""
         on_host = loss is not None and loss.device.type == "cpu"
@@ -97,14 +91,14 @@ class Guard:
         ]
         values = torch.stack(both).tolist()
         if not math.isfinite(values[0]):
-            norm = scaled_norm(grads)
+            norm = scaled_norm(groups)
             values[0] = norm.item()  # the rescue path: rare, and it may read again
         self._note("grad", not math.isfinite(values[0]))
         if loss is not None:
             bad = not math.isfinite(values[1]) if on_host else ~torch.isfinite(loss).all()
             self._note("loss", bad)
-        if max_norm is not None and max_norm / (values[0] + EPSILON) < 1:
-            clip_(grads, norm, max_norm)
+        if max_norm is not None and max_norm < values[0] + EPSILON < math.inf:
+            clip_(groups, norm, max_norm)
         return norm
 
     def _note(self, component: str, bad: bool | Tensor) -> None:
@@ -166,16 +160,20 @@ def _values(grad: Tensor) -> Tensor:
             grad.data = merged  # equal elements in one place, so that they can be clipped
         values: Tensor = grad._values()
         return values
-    return grad.detach()
+    return grad
 
 
-def _groups(grads: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Non-empty gradients by device and dtype, as foreach kernels want them."""
-    full = [grad for grad in grads if grad.numel()]
+Groups = list[list[Tensor]]
+"""Non-empty gradients by device and dtype, as foreach kernels want them."""
+
+
+def grouped(grads: Sequence[Tensor]) -> Groups:
+    """Group the elements that count; a sparse gradient gives its summed values."""
+    full = [values for grad in grads if (values := _values(grad)).numel()]
     if not full:
         return []
-    grouped = _group_tensors_by_device_and_dtype([full])  # type: ignore[list-item]
-    return [[g for g in lists[0] if g is not None] for lists, _ in grouped.values()]
+    by_kind = _group_tensors_by_device_and_dtype([full])  # type: ignore[list-item]
+    return [[g for g in lists[0] if g is not None] for lists, _ in by_kind.values()]
 
 
 def _widest(device: torch.device) -> torch.dtype:
@@ -183,16 +181,16 @@ def _widest(device: torch.device) -> torch.dtype:
 
 
 def _total(norms: Sequence[Tensor]) -> Tensor:
-    """The norm of norms, on the first one's device."""
+    """The norm of norms (1-dim tensors), on the first one's device."""
     if not norms:
         return torch.zeros((), dtype=torch.float64)
     device = norms[0].device
     wide = [norm.to(device=device, dtype=_widest(device)) for norm in norms]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(wide))
+    norm: Tensor = torch.linalg.vector_norm(torch.cat(wide))
     return norm
 
 
-def fast_norm(grads: Sequence[Tensor], *, wide: bool) -> Tensor:
+def fast_norm(groups: Groups, *, wide: bool) -> Tensor:
     """
     Global L2 norm, 0-dim.
 
@@ -201,24 +199,25 @@ def fast_norm(grads: Sequence[Tensor], *, wide: bool) -> Tensor:
             is scaled.  Otherwise the result may be infinite for large finite gradients.
     """
     norms: list[Tensor] = []
-    for group in _groups(grads):
+    for group in groups:
         if not wide:
-            norms += torch._foreach_norm(group, 2)
+            norms.append(torch.stack(torch._foreach_norm(group, 2)))
         elif group[0].dtype == torch.float64:
-            norms.append(scaled_norm(group))
+            norms.append(scaled_norm([group]).reshape(1))
         else:
-            norms += torch._foreach_norm(group, 2, dtype=_widest(group[0].device))
+            wider = _widest(group[0].device)
+            norms.append(torch.stack(torch._foreach_norm(group, 2, dtype=wider)))
     return _total(norms)
 
 
-def scaled_norm(grads: Sequence[Tensor]) -> Tensor:
+def scaled_norm(groups: Groups) -> Tensor:
     """
     Global L2 norm that overflows only when the norm itself does; no host read.
 
     Every element is divided by the largest magnitude first.  A NaN gives NaN, an infinite
     element gives infinity (not NaN, as infinity over infinity would).
     """
-    peaks = [torch.stack(torch._foreach_norm(g, math.inf)).max() for g in _groups(grads)]
+    peaks = [torch.stack(torch._foreach_norm(g, math.inf)).max() for g in groups]
     if not peaks:
         return torch.zeros((), dtype=torch.float64)
     device = peaks[0].device
@@ -228,23 +227,22 @@ def scaled_norm(grads: Sequence[Tensor]) -> Tensor:
     scale = torch.where(usable, peak, torch.ones_like(peak))
     norms = [
         torch.linalg.vector_norm(grad.to(dtype) / scale.to(grad.device)).to(device)
-        for group in _groups(grads)
+        for group in groups
         for grad in group
     ]
     norm = torch.linalg.vector_norm(torch.stack(norms)) * scale
     return torch.where(torch.isfinite(peak), norm, peak)
 
 
-def clip_(grads: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
+def clip_(groups: Groups, norm: Tensor, max_norm: float) -> None:
     """Scale in place to `max_norm` when the norm is above it and finite; no host read."""
     coefficient = (max_norm / (norm + EPSILON)).clamp(max=1.0)
     coefficient = torch.where(torch.isfinite(norm), coefficient, torch.ones_like(norm))
     root = torch.where(coefficient < SMALL, coefficient.sqrt(), coefficient)
     rest = torch.where(coefficient < SMALL, root, torch.ones_like(root))
-    for group in _groups(grads):
-        device = group[0].device
-        if group[0].dtype == torch.float16:
-            torch._foreach_mul_(group, root.to(device))
-            torch._foreach_mul_(group, rest.to(device))
-        else:
-            torch._foreach_mul_(group, coefficient.to(device))
+    for group in groups:
+        half = group[0].dtype == torch.float16
+        for factor in (root, rest) if half else (coefficient,):
+            # float32 as the gradients mostly are: a 0-dim float64 operand costs more
+            narrow = factor if group[0].dtype == torch.float64 else factor.float()
+            torch._foreach_mul_(group, narrow.to(group[0].device))
