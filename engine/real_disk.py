@@ -27,10 +27,10 @@ class RealFile:
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append all of `data`, however short the kernel's writes are."""
-        view = memoryview(data).cast("B")
-        written = 0
-        while written < len(view):
-            written += os.write(self._fd, view[written:])
+        written = os.write(self._fd, data)
+        size = len(data) if isinstance(data, bytes) else memoryview(data).nbytes
+        while written < size:
+            written += os.write(self._fd, memoryview(data).cast("B")[written:])
         return written
 
     def sync(self) -> None:

@@ -10,6 +10,7 @@ the SHA-256 of the log's IDENTITY.  Only stored bytes are hashed, never re-encod
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -61,18 +62,29 @@ class BadRecord(ValueError):
     """A body that is no record."""
 
 
-def encode(fields: tuple[Any, ...]) -> bytes:
+_NESTED: Final = (dict, list)
+Pack = Callable[[Any], bytes]
+
+
+def packer() -> Pack:
+    """A packer of one owner: keeping it saves its set-up, sharing it would not be safe."""
+    pack: Pack = msgpack.Packer(use_bin_type=True).pack
+    return pack
+
+
+def encode(fields: tuple[Any, ...], pack: Pack | None = None) -> bytes:
     """The body of a record; map keys sorted, so that one meaning has one form."""
     *envelope, payload = fields
-    body: bytes = msgpack.packb([*envelope, _sorted(payload)], use_bin_type=True)
-    return body
+    return (pack or packer())([*envelope, _sorted(payload)])
 
 
 def _sorted(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {key: _sorted(plain[key]) for key in sorted(plain)}
-    if isinstance(plain, list):
-        return [_sorted(one) for one in plain]
+    if type(plain) is dict:
+        return {
+            k: _sorted(v) if type(v) in _NESTED else v for k, v in sorted(plain.items())
+        }
+    if type(plain) is list:
+        return [_sorted(one) if type(one) in _NESTED else one for one in plain]
     return plain
 
 

@@ -29,7 +29,7 @@ from jumar.engine.log import claims
 from jumar.engine.log.frame import BODY_MAX, frame
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.reader import Chain
-from jumar.engine.log.record import Entry, Head, digest, encode
+from jumar.engine.log.record import Entry, Head, Pack, digest, encode, packer
 from jumar.engine.log.segment import FORMAT, Header, Pred, header_bytes, name_of
 from jumar.engine.storage import make_dirs, write_file
 from jumar.reducers.errors import SchemaError
@@ -64,6 +64,7 @@ class LogWriter:
     alive: bool = True
     syncs: int = 0
     why: str = ""
+    _pack: Pack = attrs.field(factory=packer)
     _queue: list[bytes] = attrs.field(factory=list)
     _order: threading.Lock = attrs.field(factory=threading.Lock)
     _io: threading.Lock = attrs.field(factory=threading.Lock)
@@ -164,10 +165,11 @@ class LogWriter:
         frames, seqs = [], []
         wall_ns, mono_ns = self.clock.wall_ns(), self.clock.mono_ns()
         for entry in entries:
-            body = encode(
-                (seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0, entry.op_id,
-                 entry.cause, last, entry.payload)
-            )  # fmt: skip
+            fields = (
+                *(seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0),
+                *(entry.op_id, entry.cause, last, entry.payload),
+            )
+            body = encode(fields, self._pack)
             if len(body) > BODY_MAX:
                 raise SchemaError(
                     f"a {entry.type} record is too large",
