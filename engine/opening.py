@@ -3,11 +3,14 @@ Opening a run: the log, the roll forward, the restart decision, and the state fo
 
 Rank 0 opens and decides; its answers carry either an error, which every rank then
 raises, or the next candidate, which every rank looks at, or the settled state.
+
+Longer than 300 lines, since an open is one story from arguments to a settled state.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from collections.abc import Callable
 from typing import Final
@@ -16,19 +19,20 @@ import attrs
 
 from jumar.engine import effects as fx
 from jumar.engine import errors, manifest
-from jumar.engine.clock import Clock
-from jumar.engine.coordinator import Coordinator
+from jumar.engine.clock import Clock, SystemClock
+from jumar.engine.coordinator import Coordinator, SingleProcess
 from jumar.engine.disk import Disk
-from jumar.engine.exchange import Steps, answer, ask, gather
+from jumar.engine.exchange import Steps, answer, ask, drive, gather
 from jumar.engine.foreign import refuse_foreign
-from jumar.engine.guard import Guard
+from jumar.engine.guard import Guard, NoGuard
 from jumar.engine.history import History
 from jumar.engine.layout import Layout
 from jumar.engine.ledger import Ledger
-from jumar.engine.log.claims import Writer
+from jumar.engine.log.claims import Writer, this_process
 from jumar.engine.log.writer import LogWriter
 from jumar.engine.payload import Payload
 from jumar.engine.publish import Publisher
+from jumar.engine.real_disk import RealDisk
 from jumar.engine.recover import Recovery, observed
 from jumar.engine.restart import Restart, Selection, mode_of
 from jumar.engine.run import Run
@@ -100,9 +104,51 @@ class Setup:
         )
 
 
+def open_run(
+    directory: str,
+    *,
+    policy: Policy,
+    payload: Payload,
+    guard: Guard | None = None,
+    schedule: Schedule | None = None,
+    restart: Restart = "auto",
+    coordinator: Coordinator | None = None,
+) -> Run:
+    """
+    Open a run directory on this machine's disk; every rank of the job calls it.
+
+    Args:
+        directory: the run directory; made when absent.
+        payload: gives the bytes of a checkpoint.
+        guard: None: nothing is watched, and no checkpoint is *verified good*.
+        coordinator: None: a job of one rank.
+
+    Raises:
+        RunBusy, LogDamaged, RestoreError, RankMismatch, RankLost: the same on all ranks.
+    """
+    job = coordinator or SingleProcess()
+    setup = Setup(
+        directory=os.path.abspath(directory),
+        policy=policy,
+        schedule=schedule,
+        restart=restart,
+        payload=payload,
+        guard=guard or NoGuard(),
+        coordinator=job,
+        disk=RealDisk(),
+        clock=SystemClock(),
+        who=this_process(),
+    )
+    try:
+        return drive(open_steps(setup), job)
+    except BaseException:
+        job.close()  # the others must hear of it before this process goes
+        raise
+
+
 def open_steps(setup: Setup) -> Steps[Run]:
     """
-    Open on this rank; every rank takes part.
+    `open_run` as steps: the simulated cluster answers the exchanges itself.
 
     Raises:
         RunBusy, LogDamaged, RestoreError, RankMismatch, RankLost: the same on all ranks.

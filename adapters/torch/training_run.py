@@ -17,12 +17,8 @@ from jumar.adapters.torch.exchange import of_job
 from jumar.adapters.torch.guard import Guard
 from jumar.adapters.torch.payload import Stateful, TrainerPayload
 from jumar.adapters.torch.restore import Restorer
-from jumar.engine.clock import SystemClock
 from jumar.engine.effects import Outcome
-from jumar.engine.exchange import drive
-from jumar.engine.log.claims import this_process
-from jumar.engine.opening import Setup, open_steps
-from jumar.engine.real_disk import RealDisk
+from jumar.engine.opening import open_run
 from jumar.engine.restart import Restart
 from jumar.engine.run import Run
 from jumar.reducers.errors import ProtocolMisuse
@@ -74,23 +70,15 @@ class TrainingRun:
         """
         coordinator = of_job(timeout_s)
         payload, guard = TrainerPayload(coordinator.rank), Guard()
-        setup = Setup(
-            directory=os.fspath(directory),
+        run = open_run(
+            os.fspath(directory),
             policy=policy,
             schedule=schedule,
             restart=restart,
             payload=payload,
             guard=guard,
             coordinator=coordinator,
-            disk=RealDisk(),
-            clock=SystemClock(),
-            who=this_process(),
         )
-        try:
-            run = drive(open_steps(setup), coordinator)
-        except BaseException:
-            coordinator.close()  # the others must hear of it before this process goes
-            raise
         guard.done = run.done
         world = len(run.source.parts) if run.source else 0
         return cls(run, guard, Restorer.load(payload, run.source_folder, world))

@@ -16,6 +16,7 @@ from jumar.engine.errors import (
     SaveRejected,
     TrainingPoisoned,
 )
+from jumar.engine.opening import open_run
 from jumar.engine.run import Run
 from jumar.reducers.errors import JumarError, PolicyError
 from jumar.reducers.policy import Policy
@@ -51,4 +52,5 @@ __all__ = [
     "SaveRejected",
     "Schedule",
     "TrainingPoisoned",
+    "open_run",
 ]
