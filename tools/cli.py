@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -269,18 +269,15 @@ def demo(directory: Path | None) -> None:
     Needs the extra `demo` (torch, scikit-learn).  DIRECTORY is where the run goes; a new
     temporary one if left out.
     """
-    run_demo = _load_demo()
-    raise click.exceptions.Exit(run_demo(directory))
+    from jumar.tools.demo.story import run_demo
 
-
-def _load_demo() -> Callable[[Path | None], int]:
     try:
-        from jumar.tools.demo.story import run_demo
+        code = run_demo(directory)
     except ModuleNotFoundError as error:
         raise click.UsageError(
             f"the demo needs {error.name}; install it with pip install 'jumar[demo]'"
         ) from error
-    return run_demo
+    raise click.exceptions.Exit(code)
 
 
 if __name__ == "__main__":

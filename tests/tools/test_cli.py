@@ -308,3 +308,12 @@ def test_why_and_simulate_answer_without_torch(made: Made, tmp_path: Path) -> No
     ):
         done = subprocess.run([sys.executable, "-I", "-c", code, *arguments], check=False)
         assert done.returncode == 0
+
+
+def test_the_demo_without_its_extra_says_what_to_install(
+    jumar: Jumar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = jumar("demo")
+
+    assert (2, True) == (code, "the demo needs torch" in err and "jumar[demo]" in err)
