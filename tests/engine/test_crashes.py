@@ -7,6 +7,7 @@ call, with or without the loss of everything unsynced; then the run is opened ag
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import partial
 from typing import Any
@@ -216,3 +217,66 @@ def test_what_an_open_recovered_survives_the_next_power_loss() -> None:
         life.open()
         check(life)
     assert recovered > 10, "some opens did finish a commit"
+
+
+def told(life: Life, done: int) -> list[tuple[str, ...]]:
+    """What one boundary came to on each rank: its status, or the kind of its error."""
+    calls = {rank: partial(boundary, run, done) for rank, run in life.runs.items()}
+    found: list[tuple[str, ...]] = []
+    for _, one in sorted(Exchange(calls, WORLD).run().items()):
+        assert one.error is None, one.error
+        conclude = one.value
+        if conclude.error is not None:
+            found.append((type(conclude.error).__name__,))
+        else:
+            found.append(tuple(outcome.status for outcome in conclude.outcomes))
+    return found
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_any_one_call_that_fails_gives_one_outcome_on_all_ranks_and_loses_nothing(
+    code: int,
+) -> None:
+    """
+    Goal: no error of the disk parts the ranks or costs a commit.
+
+    Method: the n-th call of the third save fails once, for every n; it prunes, too.
+    """
+    seen, n = set(), 0
+    while True:
+        n += 1
+        life = Life()
+        life.open()
+        for done in STEPS[:2]:
+            life.save(done)
+        failed = fail_at(life, n, code)
+        outcomes = told(life, STEPS[2])
+        life.disk.before = None
+        if not failed:
+            break
+        seen |= set(outcomes)
+        assert len(set(outcomes)) == 1, (n, failed, outcomes)
+        if outcomes[0] == ("committed",):
+            life.acked.append(STEPS[2])
+        if not life.runs[0].over:
+            assert life.save(STEPS[3]) == "committed", (n, failed)
+            for run in life.runs.values():
+                run.close()
+        life.runs = {}
+        life.open()
+        check(life)
+
+    assert {("committed",), ("aborted",), ("LogFailed",)} == seen
+
+
+def fail_at(life: Life, n: int, code: int) -> list[tuple[str, str]]:
+    """Let the n-th call from now fail, once; the list tells which it was."""
+    at, failed = life.disk.calls + n, []
+
+    def failing(name: str, path: str) -> None:
+        if life.disk.calls == at:
+            failed.append((name, path))
+            raise OSError(code, os.strerror(code), path)
+
+    life.disk.before = failing
+    return failed

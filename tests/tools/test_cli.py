@@ -316,4 +316,4 @@ def test_the_demo_without_its_extra_says_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, _, err = jumar("demo")
 
-    assert (2, True) == (code, "the demo needs torch" in err and "jumar[demo]" in err)
+    assert (code, "the demo needs torch" in err and "jumar[demo]" in err) == (2, True)
