@@ -230,10 +230,16 @@ def value(cls: type[T]) -> type[T]:
     source.__attrs_post_init__ = lambda self: _CHECKS[made](self)
     made: Any = attrs.frozen(kw_only=True, slots=True)(source)
     fields = [f for f in attrs.fields(made) if "spec" in f.metadata]
-    names: dict[str, Any] = {"_cls": made, "_refuse": _refuse, "_keys": _bad_keys}
+    names: dict[str, Any] = {
+        "_cls": made,
+        "_refuse": _refuse,
+        "_keys": _bad_keys,
+        "_new": object.__new__,
+    }
     for field in fields:
         names |= field.metadata["spec"].names
     names["_names"] = frozenset(f.name for f in fields)
+    names |= {f"_set_{f.name}": getattr(made, f.name).__set__ for f in fields}
     exec(_source(fields), names)  # straight-line code from the declarations above
     _CHECKS[made] = names["check"]
     made.from_plain = staticmethod(names["decode"])
@@ -246,22 +252,35 @@ _CHECKS: dict[type, Callable[[Any], None]] = {}
 
 
 def _source(fields: list[attrs.Attribute[Any]]) -> str:
+    """
+    Three functions: the check of a built value, the decoder, the encoder.
+
+    The decoder checks and fills the slots itself: going through `__init__` of a frozen
+    class would cost twice as much, and a replay does it for every event of a log.
+    """
     spec = {f.name: f.metadata["spec"] for f in fields}
-    checks = [
-        f"    x = self.{n}\n    if not ({s.good.format(x='x')}): _refuse(_cls, {n!r}, x)"
+
+    def check(name: str, x: str) -> str:
+        return f"    if not ({spec[name].good.format(x=x)}): _refuse(_cls, {name!r}, {x})"
+
+    built = [f"    {n} = self.{n}\n{check(n, n)}" for n in spec]
+    read = [
+        f"    {n} = {s.decode.format(x=f'p[{n!r}]')}\n{check(n, n)}"
         for n, s in spec.items()
     ]
-    decoded = ", ".join(f"{n}=" + s.decode.format(x=f"p[{n!r}]") for n, s in spec.items())
     encoded = ", ".join(
         f"{n!r}: " + s.encode.format(x=f"self.{n}") for n, s in spec.items()
     )
     return "\n".join(
         [
             "def check(self):",
-            *(checks or ["    pass"]),
+            *(built or ["    pass"]),
             "def decode(p):",
             "    if type(p) is not dict or p.keys() != _names: _keys(_cls, _names, p)",
-            f"    return _cls({decoded})",
+            *read,
+            "    made = _new(_cls)",
+            *(f"    _set_{n}(made, {n})" for n in spec),
+            "    return made",
             "def encode(self):",
             f"    return {{{encoded}}}",
         ]

@@ -148,12 +148,26 @@ class LogReader:
         self.tail_end, self.tail_size = found.end, len(data)
         if self.mode != "salvage" and self.end == "corrupt":
             return
+        epoch, plain = link.header.epoch, self.mode != "strict"
         for body, offset in zip(found.bodies, found.offsets, strict=True):
-            record = self._record(link, body, offset)
+            # The common case inline; whatever is odd about a record is told by `_record`.
+            try:
+                record: Record | None = decode(body)
+            except BadRecord:
+                record = None
+            follows = (
+                record is not None
+                and record.prev == self.last
+                and record.seq == self.size
+                and record.epoch == epoch
+            )
+            if not (follows and plain):
+                record = self._record(link, body, offset)
             if record is None:
                 if self.mode != "salvage":
                     return
                 continue
+            self.size, self.last = record.seq + 1, record.hash
             yield record
         self._tail(link, data, found.end, limit, found.why)
 
@@ -196,7 +210,6 @@ class LogReader:
             self._corrupt(Finding(link.name, offset, problem))
             if self.mode != "salvage":
                 return None
-        self.size, self.last = record.seq + 1, record.hash
         return record
 
     def _problem(self, record: Record, link: Link, body: bytes) -> str | None:
