@@ -44,6 +44,7 @@ class Story:
     warnings: list[tuple[str, str]] = attrs.field(factory=list)
     state: State = attrs.field(factory=State)
     reader: LogReader = attrs.field(init=False)
+    _about: dict[str, list[Told]] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls, disk: Disk, root: str) -> Story:
@@ -74,6 +75,9 @@ class Story:
                 self.problems.append((record.seq, where, what))
             return
         self.told.append((record, event))
+        named = getattr(event, "ckpt_id", None)
+        if named is not None:
+            self._about.setdefault(named, []).append((record, event))
         if self.problems or self.reader.end == "corrupt":
             return  # nothing is derived from what follows a problem
         try:
@@ -92,7 +96,7 @@ class Story:
 
     def about(self, ckpt_id: str) -> list[Told]:
         """The records that name a checkpoint as their subject."""
-        return [one for one in self.told if getattr(one[1], "ckpt_id", None) == ckpt_id]
+        return self._about.get(ckpt_id, [])
 
     def accepted(self, ckpt_id: str) -> ev.CkptAccepted | None:
         """The acceptance of a checkpoint, if it ever was."""
