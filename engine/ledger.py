@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import structlog
 
+from jumar.engine.errors import LogFailed
 from jumar.engine.log.record import Entry
 from jumar.engine.log.writer import LogWriter
 from jumar.reducers.events import Event
 from jumar.reducers.schema import encode
+
+logger = structlog.get_logger("jumar")
 
 
 @attrs.define
@@ -53,3 +57,10 @@ class Ledger:
         """What is to be told now; each fact is told once."""
         facts, self.facts = tuple(self.facts), []
         return facts
+
+    def let_go(self) -> None:
+        """Close the log; what cannot be written any more is told to the operator."""
+        try:
+            self.writer.close()
+        except LogFailed as error:
+            logger.error("the end of the attempt could not be logged", why=str(error))

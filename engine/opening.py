@@ -296,9 +296,7 @@ class Opening:
     def settle(self, source: Ckpt | None) -> Run:
         """Log the decision, rewrite the pointers, and hand over the open run."""
         assert self.ledger is not None
-        for ckpt, finding, detail in self.selection.damaged:
-            if ckpt.observed != finding:
-                self.emit(observed(ckpt, finding, detail))
+        self._note_damage()
         if source is not None:
             self.selection.choose(
                 source, "the newest that verifies, readable by every rank"
@@ -314,9 +312,15 @@ class Opening:
         self._recovery().rewrite_pointers()
         return self.setup.run(self.state, self.ledger)
 
+    def _note_damage(self) -> None:
+        """What the search for a source saw stays known, whether it found one or not."""
+        for ckpt, finding, detail in self.selection.damaged:
+            if ckpt.observed != finding:
+                self.emit(observed(ckpt, finding, detail))
+
     def give_up(self, reason: str, error: Exception) -> None:
         """Write down why the open failed, if the log got that far, and let go of it."""
-        if self.ledger is None or not self.ledger.writer.alive:
+        if self.ledger is None:
             return
         ended = ev.AttemptEnded(
             attempt=max(0, self.state.attempt),
@@ -326,5 +330,6 @@ class Opening:
         )
         with contextlib.suppress(errors.LogFailed):  # the first error is the one to raise
             if self.state.phase == "begun":
+                self._note_damage()
                 self.ledger.log([ended])
-            self.ledger.writer.close()
+        self.ledger.let_go()

@@ -7,6 +7,7 @@ each step that a crash test may want to stand at; it does nothing in production.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -61,7 +62,13 @@ class Publisher:
             opened[name] = file
             return file
 
-        payload.stage(plan, open_part)
+        try:
+            payload.stage(plan, open_part)
+        except BaseException:
+            for file in opened.values():
+                with contextlib.suppress(OSError):  # the first error is the one to raise
+                    file.close()
+            raise
         return tuple(self._seal(name, file) for name, file in opened.items())
 
     def _own_folder(self, folder: str) -> None:

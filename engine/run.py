@@ -7,12 +7,12 @@ reads and writes the log and owns every name in the run directory.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import attrs
-import structlog
 
 from jumar.engine import effects as fx
 from jumar.engine.boundary import Request
@@ -28,8 +28,6 @@ from jumar.reducers.fold import fold_all
 from jumar.reducers.rules import Schedule
 from jumar.reducers.state import Ckpt, State
 from jumar.reducers.values import Metric
-
-logger = structlog.get_logger("jumar")
 
 
 @attrs.define
@@ -221,7 +219,7 @@ class Run(Session):
         self.over = "the run is finished"
         if self.ledger is not None:
             self.ledger.log([ev.RunFinished(attempt=self.state.attempt, done=done)])
-            self.ledger.writer.close()
+            self.ledger.let_go()
         return conclude
 
     def end(self, reason: str, done: int, detail: str = "") -> None:
@@ -229,16 +227,14 @@ class Run(Session):
         if self.over:
             return
         self.over = f"the attempt ended: {reason}"
-        if self.ledger is None or not self.ledger.writer.alive:
+        if self.ledger is None:
             return
         ended = ev.AttemptEnded(
             attempt=self.state.attempt, reason=reason, done=done, detail=detail[:4096]
         )
-        try:
+        with contextlib.suppress(LogFailed):  # a dead writer was told of already
             self.ledger.log([ended])
-            self.ledger.writer.close()
-        except LogFailed as error:
-            logger.error("the end of the attempt could not be logged", why=str(error))
+        self.ledger.let_go()
 
     def close(self) -> None:
         """Stop between steps; a later open goes on from the newest checkpoint."""

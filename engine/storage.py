@@ -15,6 +15,11 @@ CHUNK: Final = 4 * 1024 * 1024
 """Bytes read at once: large enough to stream, small beside a machine's memory."""
 
 
+SYNC_EVERY: Final = 512 * 1024 * 1024
+"""Bytes between syncs of a part being written: the last one then never takes so long
+that a waiting rank would think this one dead."""
+
+
 def no_beat() -> None:
     """Nobody waits for this work."""
 
@@ -109,8 +114,10 @@ class HashingFile:
             piece = view[start : start + CHUNK]
             self._file.write(piece)
             self._digest.update(piece)
+            self.size += len(piece)
+            if self.size // SYNC_EVERY > (self.size - len(piece)) // SYNC_EVERY:
+                self._file.sync()
             self.beat()
-        self.size += len(view)
         return len(view)
 
     def flush(self) -> None:

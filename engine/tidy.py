@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import structlog
 
-from jumar.engine.errors import LogFailed
 from jumar.engine.ledger import Ledger
 from jumar.engine.recover import pointed
 from jumar.engine.session import Session
 from jumar.reducers import events as ev
 from jumar.reducers import retention
 from jumar.reducers.checkpoints import latest
+from jumar.reducers.errors import JumarError
 from jumar.reducers.state import Ckpt
 
 logger = structlog.get_logger("jumar")
@@ -34,9 +34,10 @@ def tidy(run: Session, ckpt_ids: Sequence[str]) -> None:
             _publish(run, run.ledger, ckpt.family)
             _quarantine(run, run.ledger, ckpt.family)
         _prune(run, run.ledger, [run.state.ckpts[ckpt_id] for ckpt_id in ckpt_ids])
-    except LogFailed as error:
-        # The commit stands; the next call on this run finds the writer dead and raises.
-        logger.error("the log failed after a commit", why=str(error))
+    except JumarError as error:
+        # The commit stands.  A dead log is found by the next call on this run, which
+        # raises; anything else is tried again after the next commit.
+        logger.error("tidying after a commit failed", why=str(error))
 
 
 def _foreign(moved: tuple[str, str]) -> ev.CkptObserved:

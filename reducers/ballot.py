@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jumar.reducers.fields import (
-    Value,
     choice,
     count,
     flag,
@@ -11,8 +10,8 @@ from jumar.reducers.fields import (
     maybe_text,
     text,
     texts,
-    value,
 )
+from jumar.reducers.making import Value, value
 from jumar.reducers.values import FAMILY, SHA256
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar, dataclass_transform
 
 from jumar.reducers.fields import (
-    Value,
     choice,
     count,
     counts,
@@ -33,8 +32,8 @@ from jumar.reducers.fields import (
     one,
     text,
     texts,
-    value,
 )
+from jumar.reducers.making import Value, value
 from jumar.reducers.policy import Policy
 from jumar.reducers.rules import Schedule
 from jumar.reducers.values import (

@@ -1,21 +1,17 @@
 """
-Fields of events: type, unit and range said once; checks and codecs made from that.
+Fields of events: type, unit and range, said once.
 
-A field is declared with one of the functions below (`count`, `text`, ...).  The class
-decorator `value` turns the declaration into a frozen attrs class that refuses a wrong
-value where it is built, and into a strict decoder and encoder.  Nothing is coerced:
-`"1"`, `1.9` and `True` are not an int, `1` is not a float, a list is not a tuple.
+A field is declared with one of the functions below (`count`, `text`, ...); `making.py`
+turns the declarations of a class into its checks and codecs.
 
-The three are generated as straight-line code (as attrs does for `__init__`), since a
-replay runs them once for each event of a log.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar, dataclass_transform
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -197,111 +193,4 @@ def _nested(cls: type) -> Spec:
         f"{name}.from_plain({{x}})",
         "{x}.to_plain()",
         {name: cls},
-    )
-
-
-class Value:
-    """What every class made by `value` can do."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_plain(cls, plain: Plain) -> Self:
-        """The strict decoder; raises `SchemaError`."""
-        raise NotImplementedError(cls)
-
-    def to_plain(self) -> Plain:
-        """The encoder: dicts, lists and scalars only."""
-        raise NotImplementedError(type(self))
-
-
-T = TypeVar("T", bound=Value)
-
-
-@dataclass_transform(
-    kw_only_default=True,
-    frozen_default=True,
-    field_specifiers=(count, maybe_count, counts, real, maybe_real, flag, flags, text,
-                      maybe_text, texts, choice, one, maybe, many),
-)  # fmt: skip
-def value(cls: type[T]) -> type[T]:
-    """Make a frozen, checked class with `from_plain` and `to_plain` from its fields."""
-    source: Any = cls
-    source.__attrs_post_init__ = lambda self: _CHECKS[made](self)
-    made: Any = attrs.frozen(kw_only=True, slots=True)(source)
-    fields = [f for f in attrs.fields(made) if "spec" in f.metadata]
-    names: dict[str, Any] = {
-        "_cls": made,
-        "_refuse": _refuse,
-        "_keys": _bad_keys,
-        "_new": object.__new__,
-    }
-    for field in fields:
-        names |= field.metadata["spec"].names
-    names["_names"] = frozenset(f.name for f in fields)
-    names |= {f"_set_{f.name}": getattr(made, f.name).__set__ for f in fields}
-    exec(_source(fields), names)  # straight-line code from the declarations above
-    _CHECKS[made] = names["check"]
-    made.from_plain = staticmethod(names["decode"])
-    made.to_plain = names["encode"]
-    result: type[T] = made
-    return result
-
-
-_CHECKS: dict[type, Callable[[Any], None]] = {}
-
-
-def _source(fields: list[attrs.Attribute[Any]]) -> str:
-    """
-    Three functions: the check of a built value, the decoder, the encoder.
-
-    The decoder checks and fills the slots itself: going through `__init__` of a frozen
-    class would cost twice as much, and a replay does it for every event of a log.
-    """
-    spec = {f.name: f.metadata["spec"] for f in fields}
-
-    def check(name: str, x: str) -> str:
-        return f"    if not ({spec[name].good.format(x=x)}): _refuse(_cls, {name!r}, {x})"
-
-    built = [f"    {n} = self.{n}\n{check(n, n)}" for n in spec]
-    read = [
-        f"    {n} = {s.decode.format(x=f'p[{n!r}]')}\n{check(n, n)}"
-        for n, s in spec.items()
-    ]
-    encoded = ", ".join(
-        f"{n!r}: " + s.encode.format(x=f"self.{n}") for n, s in spec.items()
-    )
-    return "\n".join(
-        [
-            "def check(self):",
-            *(built or ["    pass"]),
-            "def decode(p):",
-            "    if type(p) is not dict or p.keys() != _names: _keys(_cls, _names, p)",
-            *read,
-            "    made = _new(_cls)",
-            *(f"    _set_{n}(made, {n})" for n in spec),
-            "    return made",
-            "def encode(self):",
-            f"    return {{{encoded}}}",
-        ]
-    )
-
-
-def _refuse(cls: Any, name: str, given: object) -> None:
-    spec: Spec = attrs.fields_dict(cls)[name].metadata["spec"]
-    raise SchemaError(
-        f"{cls.__name__}.{name} was refused",
-        why=f"it must be {spec.says}",
-        instead="pass a value of that type and range; nothing is converted",
-        value=given,
-    )
-
-
-def _bad_keys(cls: type, names: frozenset[str], given: object) -> None:
-    found = set(given) if isinstance(given, dict) else set()
-    raise SchemaError(
-        f"the fields of {cls.__name__} do not match",
-        why=f"missing {sorted(names - found)}, unknown {sorted(map(str, found - names))}",
-        instead="read the log with a version that knows this form",
-        value=given,
     )

@@ -7,7 +7,6 @@ import re
 from typing import Final
 
 from jumar.reducers.fields import (
-    Value,
     choice,
     count,
     counts,
@@ -18,8 +17,8 @@ from jumar.reducers.fields import (
     one,
     text,
     texts,
-    value,
 )
+from jumar.reducers.making import Value, value
 
 SHA256: Final = r"[0-9a-f]{64}"
 FAMILY: Final = r"[a-z][a-z0-9_]{0,31}"

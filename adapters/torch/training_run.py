@@ -164,6 +164,7 @@ class TrainingRun:
             SaveRejected, RankMismatch, RankLost, TrainingPoisoned, LogFailed.
         """
         self._must_have_begun("save")
+        self.guard.done = done  # the trainer's count is the one that counts
         return self.run.save(done, metrics=metrics, reason=reason, revise=revise)
 
     def finish(self, done: int) -> Outcome:

@@ -64,6 +64,7 @@ class LogWriter:
     alive: bool = True
     syncs: int = 0
     why: str = ""
+    _closed: bool = False
     _pack: Pack = attrs.field(factory=packer)
     _queue: list[bytes] = attrs.field(factory=list)
     _order: threading.Lock = attrs.field(factory=threading.Lock)
@@ -223,11 +224,20 @@ class LogWriter:
     # --- ending ---
 
     def close(self) -> None:
-        """Write what is queued, close, release the claim; raises LogFailed."""
+        """
+        Write what is queued, close, release the claim; raises LogFailed.
+
+        A dead writer only releases its claim, so that this process may open again.
+        """
+        if self._closed:
+            return
+        self._closed = True
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if not self.alive:
+            with contextlib.suppress(OSError):
+                claims.release(self.disk, self.root, self.epoch)
             return
         self.flush()
         self.alive, self.why = False, "it was closed"

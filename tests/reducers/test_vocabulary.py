@@ -11,7 +11,6 @@ import pytest
 from jumar.reducers import events as ev
 from jumar.reducers.errors import SchemaError
 from jumar.reducers.fields import (
-    Value,
     choice,
     count,
     flag,
@@ -21,8 +20,8 @@ from jumar.reducers.fields import (
     real,
     text,
     texts,
-    value,
 )
+from jumar.reducers.making import Value, value
 from jumar.reducers.policy import Policy
 from jumar.reducers.rules import KeepLast, Schedule
 from jumar.reducers.schema import (

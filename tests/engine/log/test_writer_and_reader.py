@@ -198,6 +198,7 @@ def test_a_failed_write_or_sync_kills_the_writer_for_good(
     assert not log.alive
     log.close()
     assert 0 in logs.notes()
+    assert logs.disk.stat(f"{ROOT}/claims/000001.released"), "this process may open again"
 
 
 def test_a_record_above_the_limit_is_refused_and_nothing_was_queued(
