@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from jumar.reducers.rules import (
     rule_from_plain,
     rule_to_plain,
 )
+from jumar.reducers.values import FAMILY
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "ties": ("oldest", "newest"),
@@ -53,7 +55,7 @@ def _rules(rules: Iterable[Rule] | None) -> tuple[Rule, ...] | None:
 
 
 def _known_family(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier() and name == name.lower()
+    return isinstance(name, str) and re.fullmatch(FAMILY, name, re.ASCII) is not None
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import attrs
 from jumar.engine.layout import LOG, POINTER
 from jumar.reducers.errors import JumarError
 from jumar.reducers.guard import COMPONENTS
+from jumar.reducers.values import FAMILY
 
 Op = Mapping[str, Any]
 
@@ -24,6 +26,7 @@ OF_RANK_0: Final = frozenset(PHASES[4:])
 
 STEP_MAX: Final = 10**15
 WORLD_MAX: Final = 4096
+_FAMILY: Final = re.compile(FAMILY, re.ASCII)
 
 
 class UsageError(JumarError):
@@ -43,6 +46,7 @@ def refuse(
 
 
 def is_step(value: object) -> bool:
+    """Completed steps."""
     return type(value) is int and 0 <= value <= STEP_MAX
 
 
@@ -55,6 +59,7 @@ def _ranks(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
+    """A text that says something."""
     return isinstance(value, str) and bool(value)
 
 
@@ -95,8 +100,8 @@ def _one_of(*options: str) -> Callable[[object], bool]:
 
 
 def is_family(value: object) -> bool:
-    known = isinstance(value, str) and value.isidentifier() and value == value.lower()
-    return known and len(str(value)) <= 32 and str(value)[0] != "_"
+    """A family's name, as events allow it."""
+    return isinstance(value, str) and _FAMILY.fullmatch(value) is not None
 
 
 def _foreign(value: object) -> bool:
@@ -127,6 +132,7 @@ def _errno(value: object) -> bool:
 
 
 def is_count(value: object) -> bool:
+    """A number of ranks."""
     return type(value) is int and 1 <= value <= WORLD_MAX
 
 
