@@ -17,6 +17,7 @@ DIRECTIONS: Final = ("min", "max")
 
 
 def refuse(what: str, why: str, instead: str, value: object) -> NoReturn:
+    """Raise PolicyError."""
     raise PolicyError(what, why=why, instead=instead, value=value)
 
 
@@ -193,6 +194,7 @@ class Schedule:
 
 
 def mapping(plain: object, what: str, known: Iterable[str]) -> dict[str, Any]:
+    """A JSON object that holds known keys only; PolicyError otherwise."""
     if not isinstance(plain, dict):
         refuse(f"the {what} was refused", "it is not a mapping", f"write a {what}", plain)
     unknown = plain.keys() - set(known)

@@ -15,7 +15,7 @@ POLICY = Policy(keep=[KeepLast(2), KeepBest(1, metric="loss", direction="min")])
 
 
 def main() -> None:
-    """One line per acknowledged commit: `acked STEP`; the first line says where it began."""
+    """`began STEP`, then one line per acknowledged save: `acked STEP STATUS`."""
     with open_run(sys.argv[1], policy=POLICY, payload=SimPayload(0)) as run:
         print(f"began {run.done}", flush=True)
         done = run.done

@@ -276,7 +276,8 @@ class SimDisk:
     def flip_byte(self, path: str) -> None:
         """Somebody (or a cosmic ray) changes one byte, same size, durably."""
         node = self._node(path)
-        node.data[len(node.data) // 2] ^= 0xFF
+        at = len(node.data) // 2
+        node.data[at] = (node.data[at] + 1) % 256  # twice is not a repair
         node.synced = bytes(node.data)
 
     def truncate(self, path: str) -> None:

@@ -47,7 +47,7 @@ def parse(text: str) -> Any:
     """The JSON of a scenario file; UsageError when it is none."""
     try:
         plain = json.loads(text, parse_constant=lambda word: refuse("not a number", word))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         refuse("the file is not JSON", str(error))
     if not isinstance(plain, dict):
         refuse("a scenario is a JSON object", type(plain).__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jumar.engine.layout import parse
+from jumar.engine.layout import MANIFEST, parse
 from jumar.tools.harness.disk import SimDisk
 from jumar.tools.harness.shapes import Op, refuse
 
@@ -35,7 +35,10 @@ def _newest(disk: SimDisk, folder: str, done: int) -> str:
     found = [
         (name.revision, entry)
         for entry, name in names.items()
-        if name is not None and name.kind == "place" and name.done == done
+        if name is not None
+        and name.kind == "place"
+        and name.done == done
+        and disk.stat(f"{folder}/{entry}/{MANIFEST}") is not None  # not a foreign one
     ]
     if not found:
         refuse(f"there is no checkpoint {done} on the disk", done)

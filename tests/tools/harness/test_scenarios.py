@@ -268,6 +268,7 @@ def test_a_metric_ranks_only_its_own_step_and_branch() -> None:
         {"do": [{"restart": {"from": 7}}]},
         {"do": [{"disk": {"remove": 7}}]},
         {"do": [{"disk": {"foreign": "../x"}}]},
+        {"do": [{"disk": {"foreign": "7"}}, {"disk": {"corrupt": 7}}]},
         {"do": [{"bad": {"step": 300, "ranks": [0], "component": "grad"}}, {"save": 200}]},
         {"do": [{"save": 5}, {"bad": {"step": 5, "ranks": [0], "component": "grad"}}]},
         {"do": [{"pin": 3}]},
