@@ -157,8 +157,13 @@ def release(disk: Disk, root: str, epoch: int) -> None:
     disk.sync_dir(f"{root}/claims")
 
 
+def give_up(disk: Disk, root: str, epoch: int) -> None:
+    """Let go of an epoch whose writer died: unlike after a clean close, it may be torn."""
+    disk.create(f"{path_of(root, epoch)}.given-up").close()
+
+
 def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:
-    if disk.stat(f"{path_of(root, epoch)}.released") is not None:
+    if any(disk.stat(f"{path_of(root, epoch)}.{how}") for how in ("released", "given-up")):
         return
     holder = read_claim(disk, root, epoch)
     if holder is not None and who.alive(holder):

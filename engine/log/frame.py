@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -81,13 +82,17 @@ def scan(data: bytes, start: int = 0, limit: int | None = None) -> Scan:
     return Scan(bodies, offsets, at, why)
 
 
-def later_frame(data: bytes, start: int) -> int | None:
-    """The offset of a whole frame somewhere behind `start`; None when there is none."""
-    for at in range(start + 1, len(data) - OVERHEAD):
+def frames_behind(data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, body) of each whole frame somewhere behind `start`, wherever it begins."""
+    at = start + 1
+    while at <= len(data) - OVERHEAD:
         size = _LEN.unpack_from(data, at)[0]
         stop = at + size + OVERHEAD
-        if not 1 <= size <= BODY_MAX or stop > len(data):
-            continue
-        if _LEN.unpack_from(data, stop - 4)[0] == size and scan(data, at, stop).bodies:
-            return at
-    return None
+        plausible = 1 <= size <= BODY_MAX and stop <= len(data)
+        if plausible and _LEN.unpack_from(data, stop - 4)[0] == size:
+            found = scan(data, at, stop).bodies
+            if found:
+                yield at, found[0]
+                at = stop
+                continue
+        at += 1

@@ -18,7 +18,8 @@ import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
-from jumar.engine.log.frame import later_frame, scan
+from jumar.engine.log.claims import path_of
+from jumar.engine.log.frame import frames_behind, scan
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.record import BadRecord, Head, Record, canonical, decode
 from jumar.engine.log.segment import Header, Pred, epoch_of, is_segment, read_header
@@ -227,13 +228,36 @@ class LogReader:
             return
         if link.limit is not None:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and counted valid"))
-        elif (later := later_frame(data, at)) is not None:
-            what = f"unreadable ({why}) and a whole frame stands behind it at {later}"
+        elif self._was_closed(link):
+            self._corrupt(Finding(link.name, at, f"unreadable ({why}) and closed cleanly"))
+        elif (later := self._acknowledged_behind(data, at)) is not None:
+            what = f"unreadable ({why}) and acknowledged: a later batch stands at {later}"
             self._corrupt(Finding(link.name, at, what))
         else:
             self.end = "not_yet_visible"
             what = f"{len(data) - at} bytes at the tail are no whole frame ({why})"
             self.findings.append(Finding(link.name, at, what, "warning"))
+
+    def _was_closed(self, link: Link) -> bool:
+        """A writer that released its claim had synced everything: nothing is torn."""
+        claim = path_of(self.root, link.header.epoch)
+        return self.disk.stat(f"{claim}.released") is not None
+
+    def _acknowledged_behind(self, data: bytes, at: int) -> int | None:
+        """
+        The offset of a frame that proves the damaged bytes were acknowledged, or None.
+
+        Only the last batch may be torn, in any of its pages; damage that begins before
+        the last batch does is damage of bytes that a sync had made durable.
+        """
+        for offset, body in frames_behind(data, at):
+            try:
+                record = decode(body)
+            except BadRecord:
+                continue
+            if record.seq - record.back > self.size:
+                return offset
+        return None
 
     def _corrupt(self, finding: Finding) -> None:
         """Note it; in strict mode raise."""

@@ -1,7 +1,12 @@
 """
 Records: the body of a frame, a msgpack array, and how it is chained.
 
-    [seq, epoch, type, v, wall_ns, mono_ns, rank, op_id, cause, prev, payload]
+    [seq, epoch, type, v, wall_ns, mono_ns, rank, op_id, cause, prev, back, payload]
+
+`back` is how many records before this one were written in the same batch.  A batch is
+written with one call and synced before the next one begins, so only the last batch of a
+segment can be torn; a reader that finds damage before a whole frame learns from `back`
+whether the damaged bytes were ever acknowledged.
 
 `prev` is the SHA-256 of the previous record's body as it is stored; that of record 0 is
 the SHA-256 of the log's IDENTITY.  Only stored bytes are hashed, never re-encoded ones.
@@ -16,7 +21,7 @@ from typing import Any, Final
 import attrs
 import msgpack
 
-FIELDS: Final = 11
+FIELDS: Final = 12
 
 
 @attrs.frozen
@@ -52,6 +57,7 @@ class Record:
     op_id: str | None
     cause: int | None
     prev: bytes
+    back: int
     payload: dict[str, Any]
     hash: bytes
 
@@ -104,7 +110,7 @@ def decode(body: bytes) -> Record:
     except ValueError as error:
         raise BadRecord(f"not msgpack: {error}") from error
     if type(fields) is not list or len(fields) != FIELDS or not _well_typed(*fields):
-        raise BadRecord("not an array of the 11 fields of a record")
+        raise BadRecord("not an array of the 12 fields of a record")
     made: Any = Record
     record: Record = made(*fields, digest(body))
     return record
@@ -112,7 +118,7 @@ def decode(body: bytes) -> Record:
 
 def _well_typed(
     seq: Any, epoch: Any, name: Any, v: Any, wall: Any, mono: Any, rank: Any,
-    op_id: Any, cause: Any, prev: Any, payload: Any,
+    op_id: Any, cause: Any, prev: Any, back: Any, payload: Any,
 ) -> bool:  # fmt: skip
     """Exact types: `True` is not an int, bytes are not a text."""
     return (
@@ -126,6 +132,7 @@ def _well_typed(
         and (op_id is None or type(op_id) is str)
         and (cause is None or type(cause) is int)
         and type(prev) is bytes
+        and type(back) is int
         and type(payload) is dict
     )
 

@@ -61,6 +61,7 @@ class LogWriter:
     _file: DiskFile
     _next_seq: int
     _last: bytes
+    _batch: int = 0
     alive: bool = True
     syncs: int = 0
     why: str = ""
@@ -163,12 +164,14 @@ class LogWriter:
 
     def _enqueue(self, entries: Sequence[Entry]) -> list[int]:
         seq, last = self._next_seq, self._last
+        if not self._queue:
+            self._batch = seq
         frames, seqs = [], []
         wall_ns, mono_ns = self.clock.wall_ns(), self.clock.mono_ns()
         for entry in entries:
             fields = (
                 *(seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0),
-                *(entry.op_id, entry.cause, last, entry.payload),
+                *(entry.op_id, entry.cause, last, seq - self._batch, entry.payload),
             )
             body = encode(fields, self._pack)
             if len(body) > BODY_MAX:
@@ -227,7 +230,7 @@ class LogWriter:
         """
         Write what is queued, close, release the claim; raises LogFailed.
 
-        A dead writer only releases its claim, so that this process may open again.
+        A dead writer only gives its claim up, so that this process may open again.
         """
         if self._closed:
             return
@@ -237,7 +240,7 @@ class LogWriter:
             self._thread.join()
         if not self.alive:
             with contextlib.suppress(OSError):
-                claims.release(self.disk, self.root, self.epoch)
+                claims.give_up(self.disk, self.root, self.epoch)
             return
         self.flush()
         self.alive, self.why = False, "it was closed"

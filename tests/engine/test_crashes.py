@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from functools import partial
 from typing import Any
 
@@ -96,7 +97,17 @@ def boundary(run: Run, done: int) -> Steps[fx.Conclude]:
     return run.save_steps(run.request(done, families=("live",), reason=None, revise=False))
 
 
-def crash_at(life: Life, n: int, play: Any, *, power: bool) -> bool:
+POWER = pytest.mark.parametrize("power", ["kill", "power", "torn"])
+"""What is left: everything, nothing unsynced, or whatever chance leaves of it."""
+
+
+def lose(life: Life, power: str, seed: int) -> None:
+    """What the power does to the disk."""
+    if power != "kill":
+        life.disk.power_loss(random.Random(seed) if power == "torn" else None)
+
+
+def crash_at(life: Life, n: int, play: Any, *, power: str) -> bool:
     """Stop the machine at the n-th call from now; False when the script ended before."""
     until = life.disk.calls + n
 
@@ -109,8 +120,7 @@ def crash_at(life: Life, n: int, play: Any, *, power: bool) -> bool:
         play()
     except Crash:
         life.disk.before = None
-        if power:
-            life.disk.power_loss()
+        lose(life, power, n)
         return True
     life.disk.before = None
     return False
@@ -163,8 +173,8 @@ def _nothing_left_over(life: Life, newest: int | None) -> None:
         assert str(newest) == life.disk.readlink(f"{folder}/latest").split("r")[0]
 
 
-@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
-def test_a_crash_at_any_call_loses_nothing_and_leaves_nothing(power: bool) -> None:
+@POWER
+def test_a_crash_at_any_call_loses_nothing_and_leaves_nothing(power: str) -> None:
     crashed = 0
     for n in range(1, TOTAL + 1):
         life = Life()
@@ -179,8 +189,8 @@ def test_a_crash_at_any_call_loses_nothing_and_leaves_nothing(power: bool) -> No
     assert crashed == len(range(1, TOTAL + 1)), "the script was cut short each time"
 
 
-@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
-def test_a_crash_inside_the_recovery_is_recovered_too(power: bool) -> None:
+@POWER
+def test_a_crash_inside_the_recovery_is_recovered_too(power: str) -> None:
     """The second crash comes at any call of the open that follows the first."""
     depth = 0
     for n in range(TOTAL // 3, TOTAL + 1, 1 if SOAK else 9):
@@ -205,13 +215,13 @@ def test_what_an_open_recovered_survives_the_next_power_loss() -> None:
     recovered = 0
     for n in range(1, TOTAL + 1):
         life = Life()
-        crash_at(life, n, life.play, power=False)
+        crash_at(life, n, life.play, power="kill")
         life.runs = {}
         life.open()
         known = {ckpt.done for ckpt in branch(life.runs[0].current())}
         recovered += len(known - set(life.acked))
         life.acked = sorted(known | set(life.acked))
-        life.disk.power_loss()
+        life.disk.power_loss(random.Random(n) if n % 2 else None)
         check_pointer(life)
         life.runs = {}
         life.open()

@@ -3,12 +3,12 @@
 
 Every file and directory has a durable side and a volatile side.  `DiskFile.sync` copies a
 file's bytes to its durable side, `sync_dir` a directory's entries; `power_loss` throws
-away the volatile side of everything.  A name is durable only when the entry in its own
-directory is, and that directory's in its parent's, and so on.
+away the volatile side of everything, or lets each unsynced write and name survive or not
+on its own.  A name is durable only when the entry in its own directory is, and that
+directory's in its parent's, and so on.
 
-A rename between two directories is durable when either of them was synced: a journaling
-file system commits both halves in one transaction, so neither name is ever lost.  Torn and
-zeroed writes are not modelled here.
+A rename is one transaction of a journaling file system: both halves survive or neither
+does, and it is durable when either directory was synced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from jumar.engine.disk import Stat
-from jumar.tools.harness.inode import Crash, Node, check_replace, error, forget, walk
+from jumar.tools.harness.inode import (
+    Crash,
+    Node,
+    Rename,
+    check_replace,
+    error,
+    forget,
+    settle_some,
+    walk,
+)
 
 
 @attrs.define
@@ -35,7 +44,9 @@ class SimFile:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append; not durable."""
         self._disk.call("write", self._path)
+        start = len(self._node.data)
         self._node.data += data
+        self._node.pending.append((start, len(self._node.data)))
         self._node.mtime_ns = self._disk.tick()
         return memoryview(data).nbytes
 
@@ -43,7 +54,7 @@ class SimFile:
         """Make the bytes durable."""
         self._disk.call("sync", self._path)
         self._disk.file_syncs += 1
-        self._node.synced = bytes(self._node.data)
+        self._node.synced, self._node.pending = bytes(self._node.data), []
 
     def close(self) -> None:
         """Nothing is buffered."""
@@ -68,7 +79,7 @@ class SimDisk:
     file_syncs: int = 0
     dir_syncs: int = 0
     _root: Node = attrs.field(factory=lambda: Node("dir"))
-    _halves: list[tuple[Node, str, Node, str]] = attrs.field(factory=list)
+    _renames: list[Rename] = attrs.field(factory=list)
     _time: Iterator[int] = attrs.field(factory=lambda: itertools.count(10**18, 1000))
 
     def call(self, name: str, path: str) -> None:
@@ -166,8 +177,7 @@ class SimDisk:
             return
         if held is not None:
             check_replace(node, held, dst)
-        if source is not target:
-            self._halves.append((source, old, target, new))
+        self._renames.append(Rename(source, old, target, new, node))
         del source.entries[old]
         target.entries[new] = node
         source.mtime_ns = target.mtime_ns = self.tick()
@@ -224,7 +234,7 @@ class SimDisk:
         self.call("sync_file", path)
         self.file_syncs += 1
         node = self._node(path)
-        node.synced = bytes(node.data)
+        node.synced, node.pending = bytes(node.data), []
 
     def sync_dir(self, path: str) -> None:
         """Make a directory's entries durable, with the other halves of its renames."""
@@ -233,24 +243,24 @@ class SimDisk:
         node = self._node(path)
         if node.kind != "dir":
             raise error(errno.ENOTDIR, path)
+        for one in self._renames:
+            if node in (one.source, one.target):
+                one.settle()
+        self._renames = [r for r in self._renames if node not in (r.source, r.target)]
         node.durable = dict(node.entries)
-        for source, old, target, new in self._halves:
-            if node in (source, target):
-                self._settle_half(source, old, target, new)
-        self._halves = [half for half in self._halves if node not in (half[0], half[2])]
-
-    def _settle_half(self, source: Node, old: str, target: Node, new: str) -> None:
-        if old not in source.entries:
-            source.durable.pop(old, None)
-        if new in target.entries:
-            target.durable[new] = target.entries[new]
 
     # --- power, and other people ---
 
-    def power_loss(self) -> None:
-        """Drop every unsynced byte and name."""
-        self._halves.clear()
-        forget(self._root, set())
+    def power_loss(self, chance: random.Random | None = None) -> None:
+        """
+        Drop every unsynced byte and name, or let chance decide over each of them.
+
+        With `chance` a write may survive, be torn at any byte, come back as zeros or be
+        lost; a changed name is as before or as now; a rename survives as a whole or not.
+        """
+        decided = set() if chance is None else settle_some(self._renames, chance)
+        self._renames.clear()
+        forget(self._root, set(), chance, decided)
 
     def set_mtimes(self, order: str, seed: int = 0) -> None:
         """`equal`, `reversed` or `random` modification times of everything."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -30,6 +31,7 @@ class Node:
         synced: what a power loss leaves of `data`.
         entries: a directory's names, as readers see them.
         durable: what a power loss leaves of `entries`.
+        pending: (start, end) of each write since the last sync.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Node:
     synced: bytes = b""
     entries: dict[str, Node] = attrs.field(factory=dict)
     durable: dict[str, Node] = attrs.field(factory=dict)
+    pending: list[tuple[int, int]] = attrs.field(factory=list)
 
 
 def check_replace(node: Node, held: Node, path: str) -> None:
@@ -57,12 +60,87 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
-def forget(node: Node, seen: set[int]) -> None:
-    """Throw the volatile side of a tree away."""
+Place = tuple[int, str]
+"""A name in a directory: (id of the directory's node, name)."""
+
+
+@attrs.frozen
+class Rename:
+    """One rename that no sync has made durable yet."""
+
+    source: Node
+    old: str
+    target: Node
+    new: str
+    node: Node
+
+    def settle(self) -> None:
+        """Both halves become durable."""
+        if self.source.durable.get(self.old) is self.node:
+            del self.source.durable[self.old]
+        self.target.durable[self.new] = self.node
+
+
+def settle_some(renames: Iterable[Rename], chance: random.Random) -> set[Place]:
+    """Let each rename survive as a whole or not at all; the names that are decided so."""
+    decided: set[Place] = set()
+    lost: set[Place] = set()
+    for one in renames:
+        came_from, goes_to = (id(one.source), one.old), (id(one.target), one.new)
+        decided |= {came_from, goes_to}
+        if came_from in lost or chance.random() < 0.5:
+            lost.add(goes_to)
+        else:
+            one.settle()
+    return decided
+
+
+def forget(
+    node: Node, seen: set[int], chance: random.Random | None, decided: set[Place]
+) -> None:
+    """
+    What a power loss leaves of a tree.
+
+    Args:
+        chance: None: nothing unsynced survives.  Otherwise each write since the last sync
+            and each changed name survives, or not, on its own; a write may be torn at any
+            byte or come back as zeros.
+        decided: names whose durable side says already what survived.
+    """
     if id(node) in seen:
         return
     seen.add(id(node))
-    node.data = bytearray(node.synced)
-    node.entries = dict(node.durable)
+    if chance is None:
+        node.data, node.entries = bytearray(node.synced), dict(node.durable)
+    elif node.kind == "file":
+        node.data = _torn(node, chance)
+    else:
+        node.entries = _some_names(node, chance, decided)
+    node.synced, node.durable, node.pending = bytes(node.data), dict(node.entries), []
     for child in node.entries.values():
-        forget(child, seen)
+        forget(child, seen, chance, decided)
+
+
+def _torn(node: Node, chance: random.Random) -> bytearray:
+    """The synced bytes, and of each later write: all, none, a part, or zeros."""
+    kept = bytearray(node.synced)
+    for start, end in node.pending:
+        how = chance.choice(("all", "none", "part", "zeros"))
+        stop = chance.randint(start, end) if how == "part" else end
+        if how == "none":
+            continue
+        kept.extend(bytes(max(0, stop - len(kept))))  # a hole reads as zeros
+        if how != "zeros":
+            kept[start:stop] = node.data[start:stop]
+    return kept
+
+
+def _some_names(node: Node, chance: random.Random, decided: set[Place]) -> dict[str, Node]:
+    """Each name that differs between the two sides: as before, or as now."""
+    kept = {}
+    for name in sorted({*node.durable, *node.entries}):
+        now = chance.random() < 0.5 and (id(node), name) not in decided
+        child = (node.entries if now else node.durable).get(name)
+        if child is not None:
+            kept[name] = child
+    return kept

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jumar.engine.log.frame import BODY_MAX, OVERHEAD, frame, later_frame, scan
+from jumar.engine.log.frame import BODY_MAX, OVERHEAD, frame, frames_behind, scan
 from jumar.engine.log.record import BadRecord, canonical, decode, encode
 
 BODIES = [b"first", b"x" * 300, b"\0", b"last one"]
@@ -61,17 +61,19 @@ def test_a_body_that_is_empty_or_too_long_is_refused() -> None:
             frame(body)
 
 
-def test_a_whole_frame_behind_damage_is_found() -> None:
-    assert len(DATA) - len(frame(BODIES[-1])) == later_frame(
-        DATA, len(frame(b"first")) + 313
-    )
-    assert later_frame(DATA, len(DATA) - 10) is None
+def test_whole_frames_behind_damage_are_found() -> None:
+    last = (len(DATA) - len(frame(BODIES[-1])), BODIES[-1])
+
+    assert last == list(frames_behind(DATA, len(frame(b"first")) + 3))[-1]
+    assert len(list(frames_behind(DATA, len(frame(b"first"))))) == 2
+    assert list(frames_behind(DATA, len(DATA) - 10)) == []
 
 
 def _body(**changes: object) -> bytes:
     fields = {
         "seq": 0, "epoch": 1, "type": "x.y", "v": 1, "wall_ns": 5, "mono_ns": 6, "rank": 0,
-        "op_id": None, "cause": None, "prev": b"\1" * 32, "payload": {"b": 1, "a": [1.5]},
+        "op_id": None, "cause": None, "prev": b"\1" * 32, "back": 0,
+        "payload": {"b": 1, "a": [1.5]},
     }  # fmt: skip
     return encode(tuple({**fields, **changes}.values()))
 

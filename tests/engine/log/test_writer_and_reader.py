@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import random
 import threading
 from typing import Any
 
@@ -128,26 +130,62 @@ def _offsets(data: bytes) -> range:
     return range(found[1], len(data))
 
 
-def test_damage_in_the_middle_is_corrupt_and_nobody_writes_behind_it(
+NAME = "000001-000000000000.seg"
+
+
+def flip(logs: Any, at: int) -> None:
+    """One byte of the first segment."""
+    logs.damage(NAME, lambda data: data.__setitem__(at, data[at] ^ 0xFF))
+
+
+def test_damage_before_a_later_batch_is_corrupt_and_nobody_writes_behind_it(
     logs: Any, noted: Any
 ) -> None:
-    """A torn tail is one thing; a bad record before good ones is another."""
+    """What a later batch stands behind was acknowledged: it is no torn tail."""
     log = logs.open()
-    log.append_all([noted(n, 50) for n in range(3)], durable=True)
-    name = "000001-000000000000.seg"
-    middle = _offsets(logs.segments()[name])[250]
-    logs.damage(name, lambda data: data.__setitem__(middle, data[middle] ^ 0xFF))
+    for n in range(3):
+        log.append(noted(n, 50), durable=True)
+    flip(logs, _offsets(logs.segments()[NAME])[250])
 
     reader = logs.reader()
     readable = list(reader)
 
     assert reader.end == "corrupt" and 1 <= len(readable) < 4
-    assert name == reader.findings[-1].segment
-    with pytest.raises(LogDamaged, match=name):
+    assert reader.findings[-1].segment == NAME
+    with pytest.raises(LogDamaged, match=NAME):
         list(logs.reader("strict"))
     with pytest.raises(LogDamaged):
         logs.open()
     assert len(list(logs.reader("salvage"))) >= len(readable)
+
+
+def test_damage_inside_the_last_batch_of_a_writer_that_died_is_a_torn_tail(
+    logs: Any, noted: Any
+) -> None:
+    """A power loss may keep the last page of a write and lose the first."""
+    log = logs.open()
+    log.append(noted(0), durable=True)
+    whole = len(logs.segments()[NAME])
+    log.append_all([noted(n, 50) for n in (1, 2, 3)], durable=True)
+    flip(logs, whole + 30)
+
+    again = logs.open()
+    again.append(noted(4), durable=True)
+
+    assert logs.notes() == [0, 4]
+
+
+def test_damage_anywhere_in_a_log_that_was_closed_is_corrupt(logs: Any, noted: Any) -> None:
+    log = logs.open()
+    log.append_all([noted(n) for n in range(3)], durable=True)
+    log.close()
+    for at in _offsets(logs.segments()[NAME])[::7]:
+        flip(logs, at)
+        reader = logs.reader()
+        list(reader)
+        assert (reader.end, reader.findings[-1].segment) == ("corrupt", NAME), at
+        flip(logs, at)
+    assert _end(logs) == "end"
 
 
 def test_one_flipped_byte_anywhere_in_a_frozen_segment_is_reported_there(
@@ -198,7 +236,7 @@ def test_a_failed_write_or_sync_kills_the_writer_for_good(
     assert not log.alive
     log.close()
     assert 0 in logs.notes()
-    assert logs.disk.stat(f"{ROOT}/claims/000001.released"), "this process may open again"
+    assert logs.disk.stat(f"{ROOT}/claims/000001.given-up"), "this process may open again"
 
 
 def test_a_record_above_the_limit_is_refused_and_nothing_was_queued(
@@ -295,6 +333,9 @@ def test_a_log_without_identity_says_so(logs: Any) -> None:
         logs.reader()
 
 
+POWER = st.one_of(st.none(), st.integers(0, 2**16))
+
+
 class LogAgainstList(RuleBasedStateMachine):
     """The log equals what was acknowledged, plus at most what was still unsure."""
 
@@ -309,6 +350,26 @@ class LogAgainstList(RuleBasedStateMachine):
     def _open(self) -> None:
         self.log = LogWriter.open(self.disk, ROOT, run_id="0" * 32, who=sim_writer(),
                                   clock=self.clock, background=False)  # fmt: skip
+
+    @rule(n=st.integers(1, 3), at=st.integers(1, 3), how=POWER)
+    def crash_in_the_middle_of_a_flush(self, n: int, at: int, how: int | None) -> None:
+        """The write happened; the sync did not, or was not heard of."""
+        self.log.append_all([Entry("t", 1, {"n": self.n + k}) for k in range(n)])
+        self.unsure += range(self.n, self.n + n)
+        self.n += n
+        until = self.disk.calls + at
+
+        def dying(name: str, path: str) -> None:
+            if self.disk.calls >= until:
+                raise Crash
+
+        self.disk.before = dying
+        with contextlib.suppress(Crash):
+            self.log.flush()
+        self.disk.before = None
+        self._lose_power(how)
+        self._settle()
+        self._open()
 
     @rule(size=st.integers(0, 3), durable=st.booleans())
     def append(self, size: int, durable: bool) -> None:
@@ -328,15 +389,19 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.flush()
         self._acknowledge()
 
-    @rule(power=st.booleans())
-    def crash_and_reopen(self, power: bool) -> None:
-        if power:
-            self.disk.power_loss()
+    @rule(how=POWER)
+    def crash_and_reopen(self, how: int | None) -> None:
+        self._lose_power(how)
         self._settle()
         self._open()
 
-    @rule(at=st.integers(1, 25))
-    def crash_inside_an_open(self, at: int) -> None:
+    def _lose_power(self, how: int | None) -> None:
+        """None: a mere kill.  0: all unsynced is lost.  Else the seed of chance."""
+        if how is not None:
+            self.disk.power_loss(random.Random(how) if how else None)
+
+    @rule(at=st.integers(1, 25), how=POWER)
+    def crash_inside_an_open(self, at: int, how: int | None) -> None:
         """Power fails at the n-th call of the recovery itself."""
         until = self.disk.calls + at
 
@@ -350,7 +415,7 @@ class LogAgainstList(RuleBasedStateMachine):
             self.disk.before = None
         except Crash:
             self.disk.before = None
-            self.disk.power_loss()
+            self._lose_power(how)
             self._settle()
             self._open()
         self._settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -142,3 +143,56 @@ def test_file_times_can_be_made_to_lie() -> None:
     assert times() == sorted(times(), reverse=True)
     disk.set_mtimes("equal")
     assert len(set(times())) == 1
+
+
+def survivors(
+    act: Callable[[SimDisk], None], look: Callable[[SimDisk], object]
+) -> set[object]:
+    """Everything that chance may leave of an act."""
+    found = set()
+    for seed in range(60):
+        disk = disk_with("d")
+        write(disk, "d/old", b"0123")
+        disk.sync_dir("d")
+        act(disk)
+        disk.power_loss(random.Random(seed))
+        found.add(look(disk))
+    return found
+
+
+def test_chance_keeps_drops_tears_or_zeroes_an_unsynced_write() -> None:
+    def act(disk: SimDisk) -> None:
+        file = disk.create("d/a")
+        file.write(b"AB")
+        file.sync()
+        disk.sync_dir("d")
+        file.write(b"CDEF")
+
+    left = survivors(act, lambda disk: disk.read("d/a"))
+
+    assert {b"AB", b"ABCDEF", b"AB\0\0\0\0", b"ABC", b"ABCDE"} <= left
+    assert all(isinstance(one, bytes) and one.startswith(b"AB") for one in left)
+
+
+def test_chance_decides_over_each_name_but_keeps_a_rename_whole() -> None:
+    def act(disk: SimDisk) -> None:
+        disk.mkdir("d/x")
+        disk.mkdir("d/y")
+        disk.rename("d/old", "d/new")
+
+    left = survivors(act, lambda disk: tuple(disk.listdir("d")))
+
+    for names in left:
+        assert isinstance(names, tuple)
+        assert len({"old", "new"} & set(names)) == 1, names
+    assert {("new",), ("old",), ("new", "x"), ("old", "y"), ("old", "x", "y")} <= left
+
+
+def test_chance_cannot_touch_what_was_synced() -> None:
+    def act(disk: SimDisk) -> None:
+        disk.rename("d/old", "d/new")
+        disk.sync_dir("d")
+
+    assert {(("new",), b"0123")} == survivors(
+        act, lambda disk: (tuple(disk.listdir("d")), disk.read("d/new"))
+    )
