@@ -290,3 +290,34 @@ def fail_at(life: Life, n: int, code: int) -> list[tuple[str, str]]:
 
     life.disk.before = failing
     return failed
+
+
+def test_when_a_save_returns_the_names_are_those_that_the_log_keeps() -> None:
+    """A pruned checkpoint's files are gone, and no working name is left."""
+    life = Life()
+    life.open()
+    for done in STEPS:
+        life.save(done)
+        kept = {str(ckpt.done) for ckpt in branch(life.runs[0].current())}
+        assert {*kept, "latest"} == set(life.disk.listdir(f"{ROOT}/live")), done
+
+
+@pytest.mark.parametrize("point", ["write", "commit", "rename"])
+def test_what_was_told_as_aborted_is_never_committed_by_a_later_open(point: str) -> None:
+    """The abort is durable before anybody hears of it, whatever else the power leaves."""
+    for seed in range(40):
+        life = Life()
+        life.open()
+        life.save(STEPS[0])
+
+        def failing(name: str) -> None:
+            if name == point:
+                raise OSError(errno.EIO, "planned")
+
+        life.runs[0].probe = failing
+        assert life.save(STEPS[1]) == "aborted"
+        life.disk.power_loss(random.Random(seed) if seed else None)
+        life.runs = {}
+        life.open()
+        check(life)
+        assert [STEPS[0]] == [ckpt.done for ckpt in branch(life.runs[0].current())], seed

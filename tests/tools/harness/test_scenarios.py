@@ -327,3 +327,24 @@ def test_a_mistake_in_the_policy_is_a_policy_error(policy: Any) -> None:
     assert (verdict.exit, type(verdict.error).__name__) == (2, "PolicyError")
     assert judge(json.dumps({**plain, "expect": {"error": "policy"}})).exit == 0
     assert judge(json.dumps({**plain, "expect": {"error": "usage"}})).exit == 2
+
+
+def test_a_prune_is_called_back_when_what_it_was_pruned_for_is_broken() -> None:
+    """Three copies: the newest is damaged, the oldest is out of sight but whole."""
+    do = [*SAVES, {"crash": {"phase": "unlink"}}, {"save": 300}, {"disk": {"corrupt": 300}},
+          {"restart": {"from": "auto"}}]  # fmt: skip
+    _, final = run(do)
+
+    assert (final["alive"], final["damaged"], final["restart"]) == ([100, 200], [300], 200)
+    assert "pruned" not in final
+
+
+def test_a_prune_whose_reason_is_whole_is_finished_by_the_open() -> None:
+    do = [
+        *SAVES,
+        {"crash": {"phase": "unlink"}},
+        {"save": 300},
+        {"restart": {"from": "auto"}},
+    ]
+
+    assert run(do)[1]["pruned"] == [100]
