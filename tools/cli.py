@@ -48,7 +48,7 @@ def cli() -> None:
     RUN is a run directory, the one that holds .jumar.  REF names a checkpoint: latest,
     best, best~2, restart, 400, live@400r0, @seq:93, or the beginning of a digest.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -60,7 +60,9 @@ class TrainingRun:
             schedule: length and cadence, in completed steps.
             restart: `auto` (newest that verifies, or from nothing), `fresh` (from nothing
                 in the same run), `new` (a directory without a run), or completed steps.
-            timeout_s: seconds without a sign of life after which a rank is lost.
+            timeout_s: seconds without a sign of life after which a rank is lost.  A rank
+                that waits counts from its own arrival, so it must exceed how far apart the
+                ranks may come to a save (a validation on one rank, say).
 
         Raises:
             RunBusy: another process writes this run.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import attrs
 
@@ -21,81 +21,12 @@ from jumar.engine.errors import LogDamaged
 from jumar.engine.log.claims import path_of
 from jumar.engine.log.frame import frames_behind, scan
 from jumar.engine.log.identity import Identity
+from jumar.engine.log.links import Finding, Link, links
 from jumar.engine.log.record import BadRecord, Head, Record, canonical, decode
-from jumar.engine.log.segment import Header, Pred, epoch_of, is_segment, read_header
 
 Mode = Literal["strict", "tail", "salvage"]
 End = Literal["end", "not_yet_visible", "corrupt"]
 TORN: Final = frozenset({"zeros", "short", "length", "crc"})
-
-
-@attrs.frozen
-class Finding:
-    """Something about the bytes that a reader should know."""
-
-    segment: str
-    offset: int
-    what: str
-    severity: Literal["error", "warning"] = "error"
-
-
-@attrs.frozen
-class Link:
-    """One segment of the chain; `limit` is what its successor counted valid."""
-
-    name: str
-    header: Header
-    first: int
-    limit: int | None
-
-
-def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[Finding]]:
-    """
-    The segments that count, oldest first, and findings about those that do not.
-
-    The newest epoch whose ancestry reaches the beginning wins; a segment whose header is
-    torn (a writer that died while it began) hides nobody.
-    """
-    headers: dict[str, tuple[Header, int]] = {}
-    findings = []
-    folder = f"{root}/seg"
-    names = disk.listdir(folder) if disk.stat(folder) is not None else []
-    for name in filter(is_segment, names):
-        found = read_header(disk.read(f"{folder}/{name}", 0, 65536))
-        if found is None or found[0].log_id != identity.log_id:
-            what = "orphan segment: its header is torn or of another log"
-            findings.append(Finding(name, 0, what, "warning"))
-        else:
-            headers[name] = found
-    for tip in sorted(headers, key=epoch_of, reverse=True):
-        chain = _ancestry(tip, headers, identity)
-        if chain is not None:
-            used = {link.name for link in chain}
-            findings += [
-                Finding(name, 0, "segment is not on the chain", "warning")
-                for name in sorted(headers.keys() - used)
-            ]
-            return chain, findings
-    if headers:
-        findings.append(Finding(max(headers), 0, "no segment leads back to the beginning"))
-    return [], findings
-
-
-def _ancestry(
-    tip: str, headers: dict[str, tuple[Header, int]], identity: Identity
-) -> list[Link] | None:
-    chain: list[Link] = []
-    name, limit = tip, None
-    while name in headers:
-        header, first = headers[name]
-        chain.append(Link(name, header, first, limit))
-        if header.pred is None:
-            is_first = header.first_seq == 0 and header.prev == identity.digest.hex()
-            return chain[::-1] if is_first else None
-        if epoch_of(header.pred.name) >= epoch_of(name):
-            return None  # a header that names its own future
-        name, limit = header.pred.name, header.pred.valid_bytes
-    return None
 
 
 @attrs.define
@@ -276,48 +207,3 @@ def damaged(finding: Finding) -> LogDamaged:
         "the segment from a copy, or begin in another directory",
         value=finding.segment,
     )
-
-
-@attrs.frozen
-class Chain:
-    """What a new writer continues: size, last hash, and the predecessor to freeze."""
-
-    size: int
-    last: bytes
-    pred: Pred | None
-
-    @classmethod
-    def load(cls, disk: Disk, root: str, *, sync: bool) -> Self:
-        """
-        Read the whole log.
-
-        Args:
-            sync: fsync the segment that is to be frozen first, so that what counts valid
-                is durable.
-
-        Raises:
-            LogDamaged: it is corrupt.
-        """
-        identity = Identity.read(disk, root)
-        chain, _ = links(disk, root, identity)
-        if chain and sync:
-            disk.sync_file(f"{root}/seg/{chain[-1].name}")
-            disk.sync_dir(f"{root}/seg")
-        reader = LogReader(disk, root, mode="tail")
-        for _ in reader:
-            pass
-        if reader.end == "corrupt":
-            raise damaged(reader.findings[-1])
-        if not reader.chain:
-            return cls(0, identity.digest, None)
-        pred = Pred(
-            name=reader.chain[-1].name,
-            valid_bytes=reader.tail_end,
-            sha256=reader.tail_sha256,
-            discarded_bytes=reader.tail_size - reader.tail_end,
-        )
-        return cls(reader.size, reader.last, pred)
-
-    def freeze(self) -> Pred | None:
-        """The predecessor as the new header names it."""
-        return self.pred

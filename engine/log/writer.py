@@ -26,9 +26,9 @@ from jumar.engine.clock import Clock
 from jumar.engine.disk import Disk, DiskFile
 from jumar.engine.errors import LogFailed
 from jumar.engine.log import claims
+from jumar.engine.log.chain import Chain
 from jumar.engine.log.frame import BODY_MAX, frame
 from jumar.engine.log.identity import Identity
-from jumar.engine.log.reader import Chain
 from jumar.engine.log.record import Entry, Head, Pack, digest, encode, packer
 from jumar.engine.log.segment import FORMAT, Header, Pred, header_bytes, name_of
 from jumar.engine.storage import make_dirs, write_file

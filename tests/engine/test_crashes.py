@@ -193,7 +193,7 @@ def test_a_crash_at_any_call_loses_nothing_and_leaves_nothing(power: str) -> Non
 def test_a_crash_inside_the_recovery_is_recovered_too(power: str) -> None:
     """The second crash comes at any call of the open that follows the first."""
     depth = 0
-    for n in range(TOTAL // 3, TOTAL + 1, 1 if SOAK else 9):
+    for n in range(TOTAL // 3, TOTAL + 1, 1 if SOAK else 17):
         m = 1
         while True:
             life = Life()
@@ -206,7 +206,7 @@ def test_a_crash_inside_the_recovery_is_recovered_too(power: str) -> None:
             depth += again
             if not again:
                 break
-            m += 1 if SOAK else 5
+            m += 1 if SOAK else 7
     assert depth > 50, "recoveries really were interrupted"
 
 
