@@ -168,6 +168,9 @@ def difference(
 
 
 def _same(key: str, wish: Any, found: Any) -> bool:
-    if key in ("best", "latest", "restart"):
+    if key in ("latest", "restart"):
         return bool(wish == found)
-    return len(wish) == len(set(map(str, wish))) and {*map(str, wish)} == {*map(str, found)}
+    words = [str(one).removeprefix("live@") for one in wish]
+    if key == "best":
+        return words == [str(one) for one in found]
+    return len(words) == len(set(words)) and set(words) == {str(one) for one in found}

@@ -348,3 +348,26 @@ def test_a_prune_whose_reason_is_whole_is_finished_by_the_open() -> None:
     ]
 
     assert run(do)[1]["pruned"] == [100]
+
+
+@pytest.mark.parametrize(
+    ("expect", "holds"),
+    [
+        ({"alive": [200, 100]}, True),
+        ({"alive": ["live@100", 200]}, True),
+        ({"alive": [100]}, False),
+        ({"alive": [100, 100, 200]}, False),
+        ({"best": [200, 100]}, True),
+        ({"best": [100, 200]}, False),
+        ({"latest": 200, "restart": 200}, True),
+        ({"latest": None}, False),
+        ({"foreign": []}, True),
+    ],
+)
+def test_lists_compare_as_sets_and_best_in_order(
+    expect: dict[str, Any], holds: bool
+) -> None:
+    policy = {"keep": [{"best": 2, "metric": "loss", "direction": "min"}]}
+    do = [{"save": n, "metrics": {"loss": -n}} for n in (100, 200)]
+
+    assert (0 if holds else 1) == run(do, policy=policy, expect=expect)[0]
