@@ -53,6 +53,18 @@ class Ledger:
         self.log(events)
         self.facts.extend(events)
 
+    def remark(self, *events: Event) -> None:
+        """
+        As `note`, between boundaries, where rank 0 is alone.
+
+        A dead log does not raise here, or rank 0 would leave its peers without a word:
+        the next boundary finds it dead and raises on every rank.
+        """
+        try:
+            self.note(*events)
+        except LogFailed as error:
+            logger.error("an event could not be logged", why=str(error))
+
     def take_facts(self) -> tuple[Event, ...]:
         """What is to be told now; each fact is told once."""
         facts, self.facts = tuple(self.facts), []

@@ -79,7 +79,7 @@ class Run(Session):
         self._must_go_on()
         if self.ledger is None:
             return
-        self.ledger.note(
+        self.ledger.remark(
             *(
                 ev.MetricReported(
                     attempt=self.state.attempt,
@@ -180,7 +180,7 @@ class Run(Session):
                 value=ckpt_id,
             )
         if self.ledger is not None:
-            self.ledger.note(event)
+            self.ledger.remark(event)
 
     def components(self, restored: Iterable[tuple[str, str, str]]) -> None:
         """
@@ -192,7 +192,7 @@ class Run(Session):
         if self.ledger is None:
             return
         attempt = self.state.attempt
-        self.ledger.note(
+        self.ledger.remark(
             *(
                 ev.RestartComponent(
                     attempt=attempt, name=name, action=action, detail=detail

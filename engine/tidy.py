@@ -34,7 +34,7 @@ def tidy(run: Session, ckpt_ids: Sequence[str]) -> None:
             _publish(run, run.ledger, ckpt.family)
             _quarantine(run, run.ledger, ckpt.family)
         _prune(run, run.ledger, [run.state.ckpts[ckpt_id] for ckpt_id in ckpt_ids])
-    except JumarError as error:
+    except (JumarError, OSError) as error:
         # The commit stands.  A dead log is found by the next call on this run, which
         # raises; anything else is tried again after the next commit.
         logger.error("tidying after a commit failed", why=str(error))

@@ -17,6 +17,7 @@ import attrs
 import pytest
 
 from jumar.engine import effects as fx
+from jumar.engine.errors import LogFailed
 from jumar.engine.exchange import Steps
 from jumar.engine.layout import Layout, parse
 from jumar.engine.opening import Setup, open_steps
@@ -321,3 +322,30 @@ def test_what_was_told_as_aborted_is_never_committed_by_a_later_open(point: str)
         life.open()
         check(life)
         assert [STEPS[0]] == [ckpt.done for ckpt in branch(life.runs[0].current())], seed
+
+
+def test_a_log_that_dies_between_boundaries_ends_the_attempt_on_all_ranks_at_the_next() -> (
+    None
+):
+    """Rank 0 does not leave its peers without a word."""
+    life = Life()
+    life.open()
+    life.save(STEPS[0])
+
+    def full(name: str, path: str) -> None:
+        if name == "write" and path.endswith(".seg"):
+            raise OSError(errno.ENOSPC, "planned")
+
+    ledger = life.runs[0].ledger
+    assert ledger is not None
+    life.disk.before = full
+    life.runs[0].report(150, {"loss": 1.0})
+    with pytest.raises(LogFailed):
+        ledger.writer.flush()
+    life.runs[0].report(150, {"loss": 2.0})
+
+    assert told(life, STEPS[1]) == [("LogFailed",), ("LogFailed",)]
+    life.disk.before = None
+    life.runs = {}
+    life.open()
+    check(life)
