@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat as modes
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ class RealFile:
 
     def sync(self) -> None:
         """fdatasync(2)."""
+        if self._fd < 0:  # Python would raise a ValueError, which no caller expects
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         os.fdatasync(self._fd)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from typing import Final
@@ -58,10 +59,8 @@ def make_dirs(disk: Disk, path: str) -> None:
         return
     parent = path.rpartition("/")[0]
     make_dirs(disk, parent)
-    try:
-        disk.mkdir(path)
-    except FileExistsError:
-        return  # another rank was first
+    with contextlib.suppress(FileExistsError):  # another rank was first, and may not
+        disk.mkdir(path)  # have synced it yet
     disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
 
 

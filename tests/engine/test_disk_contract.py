@@ -1,16 +1,18 @@
-"""Both disks behave alike, as far as one process can see."""
+"""
+Both disks behave alike, as far as one process can see.
+
+Random calls on both are compared in `tests/tools/harness/test_sim_disk.py`.
+"""
 
 from __future__ import annotations
 
+import array
 import errno
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jumar.engine.disk import Disk
 from jumar.engine.real_disk import RealDisk
@@ -81,6 +83,55 @@ def test_a_directory_is_not_renamed_onto_a_populated_one(place: tuple[Disk, str]
     assert disk.listdir(f"{root}/empty") == ["f"]
 
 
+def test_a_rename_into_itself_or_onto_what_holds_it_is_refused(
+    place: tuple[Disk, str],
+) -> None:
+    disk, root = place
+    disk.mkdir(f"{root}/a")
+    disk.mkdir(f"{root}/a/b")
+    put(disk, f"{root}/a/f")
+
+    def rename(src: str, dst: str) -> int | None:
+        return code(lambda: disk.rename(f"{root}/{src}", f"{root}/{dst}"))
+
+    assert rename("a", "a/b") == rename("a", "a/new") == errno.EINVAL
+    assert rename("a/f", "a") == rename("a/b", "a") == errno.ENOTEMPTY
+    assert rename("a/f", "a/b") == errno.EISDIR
+    assert rename("a/b", "a/f") == errno.ENOTDIR
+    assert rename("none", "a/f/x") == errno.ENOTDIR
+    assert rename("a", "a") is None
+    assert disk.listdir(f"{root}/a") == ["b", "f"]
+
+
+def test_an_open_file_outlives_its_name_and_a_closed_one_is_written_no_more(
+    place: tuple[Disk, str],
+) -> None:
+    disk, root = place
+    file = disk.create(f"{root}/a")
+    disk.link(f"{root}/a", f"{root}/b")
+    disk.unlink(f"{root}/a")
+    assert file.write(b"one") == 3
+    disk.unlink(f"{root}/b")
+    assert file.write(memoryview(b"two")) == 3
+    file.sync()
+    file.close()
+    file.close()
+
+    assert disk.listdir(root) == []
+    assert code(lambda: file.write(b"x")) == errno.EBADF
+    assert code(file.sync) == errno.EBADF
+
+
+def test_wide_items_are_written_as_their_bytes(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    words = array.array("I", [1, 2, 3])
+    file = disk.create(f"{root}/a")
+
+    assert file.write(memoryview(words)) == words.itemsize * 3
+    assert disk.read(f"{root}/a") == words.tobytes()
+    file.close()
+
+
 def test_a_link_is_replaced_by_a_rename_and_never_followed(place: tuple[Disk, str]) -> None:
     disk, root = place
     put(disk, f"{root}/old")
@@ -127,52 +178,3 @@ def test_syncs_refuse_what_is_not_there(place: tuple[Disk, str]) -> None:
 
     assert code(lambda: disk.sync_file(f"{root}/b")) == errno.ENOENT
     assert code(lambda: disk.sync_dir(f"{root}/a")) == errno.ENOTDIR
-
-
-NAMES = st.sampled_from(["a", "b", "a/a", "a/b", "b/a"])
-OPS = st.lists(
-    st.tuples(
-        st.sampled_from(["put", "mkdir", "rename", "link", "unlink", "rmdir", "symlink"]),
-        NAMES,
-        NAMES,
-    ),
-    max_size=14,
-)
-
-
-def play(disk: Disk, root: str, ops: list[tuple[str, str, str]]) -> list[Any]:
-    """What each operation answers, and the tree afterwards."""
-    return [*(code(partial(act, disk, root, *op)) for op in ops), tree(disk, root)]
-
-
-def act(disk: Disk, root: str, name: str, a: str, b: str) -> None:
-    """One operation on one or two paths."""
-    one, two = f"{root}/{a}", f"{root}/{b}"
-    if name == "put":
-        put(disk, one)
-    elif name == "symlink":
-        disk.symlink("t", f"{one}.link")
-    elif name in ("rename", "link"):
-        getattr(disk, name)(one, two)
-    else:
-        getattr(disk, name)(one)
-
-
-def tree(disk: Disk, path: str) -> Any:
-    """Names and kinds below a directory."""
-    stat = disk.stat(path)
-    if stat is None or stat.kind != "dir":
-        return stat and stat.kind
-    return {name: tree(disk, f"{path}/{name}") for name in disk.listdir(path)}
-
-
-@given(OPS)
-@settings(max_examples=150, derandomize=True, deadline=None)
-def test_random_operations_answer_alike_on_both_disks(
-    tmp_path_factory: pytest.TempPathFactory, ops: list[tuple[str, str, str]]
-) -> None:
-    """Links stand at the end of a path only: the engine never walks through one."""
-    sim = SimDisk()
-    sim.mkdir("d")
-
-    assert play(RealDisk(), str(tmp_path_factory.mktemp("d")), ops) == play(sim, "d", ops)

@@ -8,7 +8,8 @@ on its own.  A name is durable only when the entry in its own directory is, and 
 directory's in its parent's, and so on.
 
 A rename is one transaction of a journaling file system: both halves survive or neither
-does, and it is durable when either directory was synced.
+does, and it is durable when either directory was synced, with the earlier renames that
+it builds on (one that moved the same entry, or made room for it).
 """
 
 from __future__ import annotations
@@ -39,10 +40,16 @@ class SimFile:
     _disk: SimDisk
     _node: Node
     _path: str
+    _open: bool = True
+
+    def _call(self, name: str) -> None:
+        self._disk.call(name, self._path)
+        if not self._open:
+            raise error(errno.EBADF, self._path)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append; not durable."""
-        self._disk.call("write", self._path)
+        self._call("write")
         start = len(self._node.data)
         self._node.data += data
         self._node.pending.append((start, len(self._node.data)))
@@ -51,13 +58,14 @@ class SimFile:
 
     def sync(self) -> None:
         """Make the bytes durable."""
-        self._disk.call("sync", self._path)
+        self._call("sync")
         self._disk.file_syncs += 1
         self._node.synced, self._node.pending = bytes(self._node.data), []
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Nothing is buffered; closing twice is harmless."""
         self._disk.call("close", self._path)
+        self._open = False
 
 
 @attrs.define
@@ -130,11 +138,13 @@ class SimDisk(Tree):
     def rename(self, src: str, dst: str) -> None:
         """rename(2)."""
         self.call("rename", src)
-        node = self._node(src)
         source, old = self._split(src)
         target, new = self._split(dst)
+        node = self._node(src)
         if node.kind == "dir" and f"{dst}/".startswith(f"{src}/") and src != dst:
             raise error(errno.EINVAL, src)  # into itself
+        if src != dst and f"{src}/".startswith(f"{dst}/"):
+            raise error(errno.ENOTEMPTY, dst)  # onto a directory that holds it
         held = target.entries.get(new)
         if held is node:
             return
@@ -206,11 +216,22 @@ class SimDisk(Tree):
         node = self._node(path)
         if node.kind != "dir":
             raise error(errno.ENOTDIR, path)
-        for one in self._renames:
-            if node in (one.source, one.target):
-                one.settle()
-        self._renames = [r for r in self._renames if node not in (r.source, r.target)]
+        due = self._due(node)
+        for one in due:
+            one.settle()
+        self._renames = [one for one in self._renames if one not in due]
         node.durable = dict(node.entries)
+
+    def _due(self, folder: Node) -> list[Rename]:
+        """The renames in and out of a directory, and the earlier ones they build on."""
+        due: list[Rename] = []
+        places: set[tuple[int, str]] = set()
+        for one in reversed(self._renames):
+            both = {(id(one.source), one.old), (id(one.target), one.new)}
+            if folder in (one.source, one.target) or both & places:
+                places |= both
+                due.append(one)
+        return due[::-1]
 
     def power_loss(self, chance: random.Random | None = None) -> None:
         """
