@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import errno
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,18 @@ def test_syncs_refuse_what_is_not_there(place: tuple[Disk, str]) -> None:
 
     assert code(lambda: disk.sync_file(f"{root}/b")) == errno.ENOENT
     assert code(lambda: disk.sync_dir(f"{root}/a")) == errno.ENOTDIR
+
+
+def test_a_write_that_the_kernel_cuts_short_goes_on_or_is_an_error(tmp_path: Path) -> None:
+    """A limit on file size cuts the first write; the rest of it then fails."""
+    file = RealDisk().create(str(tmp_path / "a"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
+    try:
+        refused = code(lambda: file.write(b"0123456789"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.close()
+
+    assert refused == errno.EFBIG
+    assert (tmp_path / "a").read_bytes() == b"0123"

@@ -136,6 +136,41 @@ def test_a_rename_between_directories_without_a_sync_did_not_happen() -> None:
     assert (disk.listdir("d"), disk.listdir("e")) == (["a"], [])
 
 
+def test_a_rename_that_lasts_brings_the_earlier_move_of_its_entry() -> None:
+    disk = disk_with("d", "e", "f", "d/x")
+    disk.rename("d/x", "e/x")
+    disk.rename("e/x", "f/x")
+    disk.sync_dir("f")
+    disk.power_loss()
+
+    assert [disk.listdir(folder) for folder in "def"] == [[], [], ["x"]]
+
+
+def test_a_rename_that_lasts_brings_the_one_that_made_room_for_it() -> None:
+    disk = disk_with("d", "e", "f")
+    for path in ("d/x", "f/y"):
+        write(disk, path, path.encode())
+        disk.sync_dir(path[0])
+    disk.rename("d/x", "e/x")
+    disk.rename("f/y", "d/x")
+    disk.sync_dir("f")
+    disk.power_loss()
+
+    assert (disk.read("e/x"), disk.read("d/x")) == (b"d/x", b"f/y")
+    assert disk.listdir("f") == []
+
+
+def test_a_rename_that_lasts_brings_no_other() -> None:
+    disk = disk_with("d", "e", "f", "d/x", "d/y")
+    disk.rename("d/x", "e/x")
+    disk.rename("e/x", "e/z")
+    disk.rename("d/y", "f/y")
+    disk.sync_dir("f")
+    disk.power_loss()
+
+    assert [disk.listdir(folder) for folder in "def"] == [["x"], [], ["y"]]
+
+
 def test_a_rename_onto_a_file_leaves_the_old_bytes_or_the_new_ones() -> None:
     for synced, left in ((False, b"old"), (True, b"new")):
         disk = disk_with("d")
