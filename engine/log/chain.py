@@ -7,8 +7,6 @@ from typing import Self
 import attrs
 
 from jumar.engine.disk import Disk
-from jumar.engine.log.identity import Identity
-from jumar.engine.log.links import links
 from jumar.engine.log.reader import LogReader, damaged
 from jumar.engine.log.segment import Pred
 
@@ -22,29 +20,25 @@ class Chain:
     pred: Pred | None
 
     @classmethod
-    def load(cls, disk: Disk, root: str, *, sync: bool) -> Self:
+    def load(cls, disk: Disk, root: str) -> Self:
         """
-        Read the whole log.
+        Read the whole log, then make what was read durable.
 
-        Args:
-            sync: fsync the segment that is to be frozen first, so that what counts valid
-                is durable.
+        The sync comes after the read: its writer may still be awake, and bytes that it
+        adds in between must not be counted valid without being durable.
 
         Raises:
             LogDamaged: it is corrupt.
         """
-        identity = Identity.read(disk, root)
-        chain, _ = links(disk, root, identity)
-        if chain and sync:
-            disk.sync_file(f"{root}/seg/{chain[-1].name}")
-            disk.sync_dir(f"{root}/seg")
         reader = LogReader(disk, root, mode="tail")
         for _ in reader:
             pass
         if reader.end == "corrupt":
             raise damaged(reader.findings[-1])
         if not reader.chain:
-            return cls(0, identity.digest, None)
+            return cls(0, reader.identity.digest, None)
+        disk.sync_file(f"{root}/seg/{reader.chain[-1].name}")
+        disk.sync_dir(f"{root}/seg")
         pred = Pred(
             name=reader.chain[-1].name,
             valid_bytes=reader.tail_end,
@@ -52,7 +46,3 @@ class Chain:
             discarded_bytes=reader.tail_size - reader.tail_end,
         )
         return cls(reader.size, reader.last, pred)
-
-    def freeze(self) -> Pred | None:
-        """The predecessor as the new header names it."""
-        return self.pred

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,9 +138,7 @@ def claim(disk: Disk, root: str, who: Writer, now_ns: int) -> int:
     epoch = held[-1] + 1 if held else 1
     mine = Claim(epoch, who.host, who.pid, who.boot_id, who.started, now_ns)
     path = path_of(root, epoch)
-    draft = f"{root}/claims/.{epoch:06d}.{who.host}.{who.pid}.draft"
-    if disk.stat(draft) is not None:
-        disk.unlink(draft)  # ours, from a crash at this very place
+    draft = f"{root}/claims/.{epoch:06d}.{uuid.uuid4().hex}.draft"
     write_file(disk, draft, msgpack.packb(attrs.asdict(mine)))
     try:
         disk.link(draft, path)

@@ -21,6 +21,9 @@ from typing import Any, Final
 import attrs
 import msgpack
 
+from jumar.engine.log.frame import BODY_MAX
+from jumar.reducers.errors import SchemaError
+
 FIELDS: Final = 12
 
 
@@ -67,12 +70,19 @@ class BadRecord(ValueError):
 
 
 _NESTED: Final = (dict, list)
+_STAMP: Final = b"\xff"
+"""The type of msgpack's own timestamp; a body without this byte holds none."""
+
 Pack = Callable[[Any], bytes]
 
 
 def packer() -> Pack:
-    """A packer of one owner: keeping it saves its set-up, sharing it would not be safe."""
-    pack: Pack = msgpack.Packer(use_bin_type=True).pack
+    """
+    A packer of one owner: keeping it saves its set-up, sharing it would not be safe.
+
+    Tuples and subclasses are refused: they would be read back as something else.
+    """
+    pack: Pack = msgpack.Packer(use_bin_type=True, strict_types=True).pack
     return pack
 
 
@@ -80,6 +90,30 @@ def encode(fields: tuple[Any, ...], pack: Pack | None = None) -> bytes:
     """The body of a record; map keys sorted, so that one meaning has one form."""
     *envelope, payload = fields
     return (pack or packer())([*envelope, _sorted(payload)])
+
+
+def stored(fields: tuple[Any, ...], pack: Pack) -> tuple[bytes, bytes]:
+    """
+    The body of a record and its hash, read back before anybody relies on it.
+
+    An acknowledged record that no reader takes would end the log there for ever.
+
+    Raises:
+        SchemaError: a body above 1 MiB, or one that `decode` refuses.
+    """
+    try:
+        body = encode(fields, pack)
+        if len(body) > BODY_MAX:
+            raise BadRecord(f"{len(body)} bytes are too large, the limit is {BODY_MAX}")
+        return body, decode(body).hash
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SchemaError(
+            f"a {fields[2]} record cannot be stored",
+            why=str(error),
+            instead="give plain values (texts, 64-bit integers, floats, lists, and maps "
+            "with text keys); keep large ones in a file and their digest in the event",
+            value=fields[2],
+        ) from error
 
 
 def _sorted(plain: Any) -> Any:
@@ -94,6 +128,15 @@ def _sorted(plain: Any) -> Any:
 
 def _no_ext(code: int, data: bytes) -> Any:
     raise BadRecord(f"extension type {code} is not allowed")
+
+
+def _refuse_stamps(plain: Any) -> None:
+    """The one extension type that msgpack decodes without asking the hook."""
+    for one in plain.values() if type(plain) is dict else plain:
+        if type(one) is msgpack.Timestamp:
+            raise BadRecord("extension type -1 is not allowed")
+        if type(one) in _NESTED:
+            _refuse_stamps(one)
 
 
 def decode(body: bytes) -> Record:
@@ -111,6 +154,8 @@ def decode(body: bytes) -> Record:
         raise BadRecord(f"not msgpack: {error}") from error
     if type(fields) is not list or len(fields) != FIELDS or not _well_typed(*fields):
         raise BadRecord("not an array of the 12 fields of a record")
+    if _STAMP in body:
+        _refuse_stamps(fields[-1])
     made: Any = Record
     record: Record = made(*fields, digest(body))
     return record

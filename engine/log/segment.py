@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 import msgpack
 
+from jumar.engine.disk import Disk, DiskFile
 from jumar.engine.log.frame import frame, scan
 
 MAGIC: Final = b"JUMARSG1"
@@ -21,14 +22,18 @@ FORMAT: Final = 1
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{12})\.seg", re.ASCII)
 
 
+_is_int = attrs.validators.instance_of(int)
+_is_str = attrs.validators.instance_of(str)
+
+
 @attrs.frozen
 class Pred:
     """The predecessor, frozen by its successor."""
 
-    name: str
-    valid_bytes: int
-    sha256: str
-    discarded_bytes: int
+    name: str = attrs.field(validator=attrs.validators.matches_re(_NAME))
+    valid_bytes: int = attrs.field(validator=_is_int)
+    sha256: str = attrs.field(validator=_is_str)
+    discarded_bytes: int = attrs.field(validator=_is_int)
 
 
 @attrs.frozen
@@ -43,11 +48,11 @@ class Header:
         writer: host, pid, boot id of whoever wrote it.
     """
 
-    format: int
-    log_id: str
-    epoch: int
-    first_seq: int
-    prev: str
+    format: int = attrs.field(validator=attrs.validators.in_([FORMAT]))
+    log_id: str = attrs.field(validator=_is_str)
+    epoch: int = attrs.field(validator=_is_int)
+    first_seq: int = attrs.field(validator=_is_int)
+    prev: str = attrs.field(validator=_is_str)
     pred: Pred | None
     writer: dict[str, Any]
 
@@ -75,6 +80,15 @@ def header_bytes(header: Header) -> bytes:
     return MAGIC + frame(msgpack.packb(plain, use_bin_type=True))
 
 
+def begin(disk: Disk, root: str, header: Header) -> DiskFile:
+    """A new segment that holds nothing but its header, durable with its name."""
+    file = disk.create(f"{root}/seg/{name_of(header.epoch, header.first_seq)}")
+    file.write(header_bytes(header))
+    file.sync()
+    disk.sync_dir(f"{root}/seg")
+    return file
+
+
 def read_header(data: bytes) -> tuple[Header, int] | None:
     """(header, offset of the first record); None when it is torn or none of ours."""
     if data[: len(MAGIC)] != MAGIC:
@@ -88,7 +102,5 @@ def read_header(data: bytes) -> tuple[Header, int] | None:
         pred = plain["pred"]
         header = Header(**{**plain, "pred": None if pred is None else Pred(**pred)})
     except (ValueError, TypeError, KeyError):
-        return None
-    if header.format != FORMAT or not isinstance(header.epoch, int):
         return None
     return header, len(MAGIC) + size + 12

@@ -15,24 +15,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-import uuid
 from collections.abc import Sequence
 from typing import Final, Self
 
 import attrs
-import msgpack
 
 from jumar.engine.clock import Clock
 from jumar.engine.disk import Disk, DiskFile
 from jumar.engine.errors import LogFailed
 from jumar.engine.log import claims
 from jumar.engine.log.chain import Chain
-from jumar.engine.log.frame import BODY_MAX, frame
+from jumar.engine.log.frame import frame
 from jumar.engine.log.identity import Identity
-from jumar.engine.log.record import Entry, Head, Pack, digest, encode, packer
-from jumar.engine.log.segment import FORMAT, Header, Pred, header_bytes, name_of
-from jumar.engine.storage import make_dirs, write_file
-from jumar.reducers.errors import SchemaError
+from jumar.engine.log.record import Entry, Head, Pack, packer, stored
+from jumar.engine.log.segment import FORMAT, Header, begin, header_bytes
+from jumar.engine.storage import make_dirs
 
 INTERVAL_S: Final = 0.05
 """How long a queued event may wait for company before the thread writes it."""
@@ -98,28 +95,28 @@ class LogWriter:
         """
         for folder in ("claims", "seg"):
             make_dirs(disk, f"{root}/{folder}")
-        identity = _identity(disk, root, run_id, clock)
+        identity = Identity.ensure(disk, root, run_id, clock.wall_ns())
         epoch = claims.claim(disk, root, who, clock.wall_ns())
-        chain = Chain.load(disk, root, sync=True)
-        header = Header(
-            format=FORMAT,
-            log_id=identity.log_id,
-            epoch=epoch,
-            first_seq=chain.size,
-            prev=chain.last.hex(),
-            pred=chain.freeze(),
-            writer=who.plain(),
-        )
-        begun = header_bytes(header)
-        path = f"{root}/seg/{name_of(epoch, chain.size)}"
-        file = disk.create(path)
-        file.write(begun)
-        file.sync()
-        disk.sync_dir(f"{root}/seg")
-        head = Head(chain.size, chain.last.hex())
-        writer = cls(disk, root, identity.run_id, epoch, clock, head, file,
-                     chain.size, chain.last)  # fmt: skip
-        writer._begin(who, hashlib.sha256(begun).hexdigest(), header.pred)
+        try:
+            chain = Chain.load(disk, root)
+            header = Header(
+                format=FORMAT,
+                log_id=identity.log_id,
+                epoch=epoch,
+                first_seq=chain.size,
+                prev=chain.last.hex(),
+                pred=chain.pred,
+                writer=who.plain(),
+            )
+            file = begin(disk, root, header)
+            head = Head(chain.size, chain.last.hex())
+            writer = cls(disk, root, identity.run_id, epoch, clock, head, file,
+                         chain.size, chain.last)  # fmt: skip
+            writer._begin(who, header)
+        except BaseException:
+            with contextlib.suppress(OSError):  # so that this process may try again
+                claims.give_up(disk, root, epoch)
+            raise
         if background:
             writer._thread = threading.Thread(
                 target=writer._work, name="jumar-log", daemon=True
@@ -127,9 +124,10 @@ class LogWriter:
             writer._thread.start()
         return writer
 
-    def _begin(self, who: claims.Writer, header: str, pred: Pred | None) -> None:
+    def _begin(self, who: claims.Writer, header: Header) -> None:
         """The first records of an epoch: who claimed it, and what was left behind."""
-        claimed = {**who.plain(), "epoch": self.epoch, "header": header}
+        begun, pred = hashlib.sha256(header_bytes(header)).hexdigest(), header.pred
+        claimed = {**who.plain(), "epoch": self.epoch, "header": begun}
         entries = [Entry("writer.claimed", 1, claimed)]
         if pred is not None and pred.discarded_bytes:
             left = {
@@ -153,13 +151,15 @@ class LogWriter:
         Raises:
             LogFailed: the writer is dead; with `durable`, the outcome of these records is
                 unknown and the next open tells.
-            SchemaError: a record above 1 MiB; nothing was queued.
+            SchemaError: a record above 1 MiB, or one that no reader would take; nothing
+                was queued.
         """
         with self._order:
             self._must_live()
             seqs = self._enqueue(entries)
+            size = self._next_seq
         if durable or len(self._queue) >= QUEUE_MAX:
-            self._flush(seqs[-1] + 1)
+            self._flush(size)
         return seqs
 
     def _enqueue(self, entries: Sequence[Entry]) -> list[int]:
@@ -173,17 +173,10 @@ class LogWriter:
                 *(seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0),
                 *(entry.op_id, entry.cause, last, seq - self._batch, entry.payload),
             )
-            body = encode(fields, self._pack)
-            if len(body) > BODY_MAX:
-                raise SchemaError(
-                    f"a {entry.type} record is too large",
-                    why=f"its body has {len(body)} bytes, the limit is {BODY_MAX}",
-                    instead="keep large values in a file and their digest in the event",
-                    value=len(body),
-                )
+            body, last = stored(fields, self._pack)
             frames.append(frame(body))
             seqs.append(seq)
-            seq, last = seq + 1, digest(body)
+            seq += 1
         self._queue += frames
         self._next_seq, self._last = seq, last
         return seqs
@@ -200,24 +193,31 @@ class LogWriter:
         with self._io:
             if self.head.size >= size:
                 return
-            with self._order:
-                self._must_live()
-                batch, self._queue = self._queue, []
-                head = Head(self._next_seq, self._last.hex())
+            self._must_live()
             try:
-                self._file.write(b"".join(batch))
-                self.syncs += 1
-                self._file.sync()
-                fenced = (
-                    self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None
-                )
+                fenced = self._write()
             except OSError as error:
                 self._die(f"{type(error).__name__}: {error}")
                 raise self._failed() from error
+            except BaseException as error:  # Ctrl-C: how much was written is not known
+                self._die(f"a write was broken off by {type(error).__name__}")
+                raise
             if fenced:
                 self._die(self._successor())
                 raise self._failed()
-            self.head = head
+
+    def _write(self) -> bool:
+        """Write and sync the queue; True when a later claim exists afterwards."""
+        with self._order:
+            batch, self._queue = self._queue, []
+            head = Head(self._next_seq, self._last.hex())
+        self._file.write(b"".join(batch))
+        self.syncs += 1
+        self._file.sync()
+        if self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None:
+            return True
+        self.head = head
+        return False
 
     def _successor(self) -> str:
         claim = claims.read_claim(self.disk, self.root, self.epoch + 1)
@@ -234,22 +234,31 @@ class LogWriter:
         """
         if self._closed:
             return
-        self._closed = True
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        self._closed = True
         if not self.alive:
-            with contextlib.suppress(OSError):
-                claims.give_up(self.disk, self.root, self.epoch)
+            self._abandon()
             return
-        self.flush()
-        self.alive, self.why = False, "it was closed"
         try:
+            self.flush()
+            self._die("it was closed")
             self._file.close()
             claims.release(self.disk, self.root, self.epoch)
-        except OSError as error:
+        except BaseException as error:
+            self._abandon()
+            if not isinstance(error, OSError):
+                raise
             self._die(f"{type(error).__name__}: {error}")
             raise self._failed() from error
+
+    def _abandon(self) -> None:
+        """Let go without a promise; what fails here was told by what killed the writer."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            claims.give_up(self.disk, self.root, self.epoch)
 
     def _work(self) -> None:
         while not self._stop.wait(INTERVAL_S):
@@ -276,17 +285,3 @@ class LogWriter:
             instead="restart the job: the next open finishes or removes what was under way",
             value=self.epoch,
         )
-
-
-def _identity(disk: Disk, root: str, run_id: str, clock: Clock) -> Identity:
-    """The log's identity, made once by link()."""
-    path = f"{root}/IDENTITY"
-    if disk.stat(path) is None:
-        draft = f"{root}/.IDENTITY.{uuid.uuid4().hex}"
-        made = Identity(uuid.uuid4().hex, run_id, clock.wall_ns())
-        write_file(disk, draft, msgpack.packb(made.plain(), use_bin_type=True))
-        with contextlib.suppress(FileExistsError):  # somebody was first: theirs counts
-            disk.link(draft, path)
-        disk.unlink(draft)
-        disk.sync_dir(root)
-    return Identity.read(disk, root)

@@ -101,6 +101,9 @@ def test_a_record_round_trips_and_one_meaning_has_one_form() -> None:
         msgpack.packb([1] * 10),
         msgpack.packb([*[1] * 10, {1: 2}]),
         _body(payload={"e": msgpack.ExtType(5, b"x")}),
+        _body(payload={"e": msgpack.Timestamp(1)}),
+        _body(payload={"e": [0, {"f": msgpack.Timestamp(1 << 33, 7)}]}),
+        _body(payload={"e": msgpack.Timestamp(1 << 40)}),
         b"\x91" * 2000,
     ],
 )
