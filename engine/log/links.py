@@ -44,8 +44,8 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     names = disk.listdir(folder) if disk.stat(folder) is not None else []
     for name in filter(is_segment, names):
         found = read_header(disk.read(f"{folder}/{name}", 0, 65536))
-        if found is None or found[0].log_id != identity.log_id:
-            what = "orphan segment: its header is torn or of another log"
+        if found is None or not _belongs(found[0], name, identity):
+            what = "orphan segment: its header is torn, or of another log or name"
             findings.append(Finding(name, 0, what, "warning"))
         else:
             headers[name] = found
@@ -61,6 +61,12 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     if headers:
         findings.append(Finding(max(headers), 0, "no segment leads back to the beginning"))
     return [], findings
+
+
+def _belongs(header: Header, name: str, identity: Identity) -> bool:
+    """A segment of another log, or a copy under another name, must not hide ours."""
+    here = (header.epoch, header.first_seq) == epoch_of(name)
+    return here and header.log_id == identity.log_id
 
 
 def _ancestry(

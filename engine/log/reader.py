@@ -73,10 +73,14 @@ class LogReader:
                 return
 
     def _segment(self, link: Link) -> Iterator[Record]:
+        # In this order: a writer that closes in between must not make its tail damage.
+        closed = link.limit is None and self._was_closed(link)
         data = self.disk.read(f"{self.root}/seg/{link.name}")
         limit = len(data) if link.limit is None else link.limit
         self._check_frozen(link, data, limit)
         found = scan(data, link.first, min(limit, len(data)))
+        if found.bodies:
+            self._check_header(link, data[: link.first], found.bodies[0])
         self.tail_end, self.tail_size = found.end, len(data)
         if self.mode != "salvage" and self.end == "corrupt":
             return
@@ -101,7 +105,27 @@ class LogReader:
                 continue
             self.size, self.last = record.seq + 1, record.hash
             yield record
-        self._tail(link, data, found.end, limit, found.why)
+        damage = self._tail(link, data, found.end, closed, found.why)
+        if damage and self.mode == "salvage":
+            yield from self._behind(link, data[:limit], found.end)
+
+    def _behind(self, link: Link, data: bytes, at: int) -> Iterator[Record]:
+        """The records that are whole behind damage; a gap before one is a finding."""
+        for offset, body in frames_behind(data, at):
+            record = self._record(link, body, offset)
+            if record is not None:
+                self.size, self.last = record.seq + 1, record.hash
+                yield record
+
+    def _check_header(self, link: Link, header: bytes, first: bytes) -> None:
+        """A header is under the chain through the first record behind it."""
+        try:
+            told = decode(first).payload.get("header")
+        except BadRecord:
+            return  # told where it is read
+        if told != hashlib.sha256(header).hexdigest():
+            what = "the header is not the one that the first record names"
+            self._corrupt(Finding(link.name, 0, what))
 
     def _check_frozen(self, link: Link, data: bytes, limit: int) -> None:
         """What the successor counted must be there, with the digest it saw."""
@@ -153,21 +177,25 @@ class LogReader:
             return f"record {record.seq} is not in canonical form"
         return None
 
-    def _tail(self, link: Link, data: bytes, at: int, limit: int, why: str) -> None:
+    def _tail(self, link: Link, data: bytes, at: int, closed: bool, why: str) -> bool:
+        """How the segment ends; True when what stands at `at` is damage."""
         self.tail_sha256 = hashlib.sha256(data[:at]).hexdigest()
         if why == "end":
-            return
+            return False
         if link.limit is not None:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and counted valid"))
-        elif self._was_closed(link):
+        elif closed:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and closed cleanly"))
         elif (later := self._acknowledged_behind(data, at)) is not None:
             what = f"unreadable ({why}) and acknowledged: a later batch stands at {later}"
             self._corrupt(Finding(link.name, at, what))
         else:
-            self.end = "not_yet_visible"
+            if self.end == "end":
+                self.end = "not_yet_visible"
             what = f"{len(data) - at} bytes at the tail are no whole frame ({why})"
             self.findings.append(Finding(link.name, at, what, "warning"))
+            return False
+        return True
 
     def _was_closed(self, link: Link) -> bool:
         """A writer that released its claim had synced everything: nothing is torn."""
