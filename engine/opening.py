@@ -247,9 +247,8 @@ class Opening:
         exists = setup.disk.stat(f"{log}/IDENTITY") is not None
         refuse_foreign(setup.disk, setup.directory, setup.restart, exists)
         if exists:
-            self.history.catch_up(setup.disk, log)  # before the claim: who cannot read
-        else:  # may not write
-            make_dirs(setup.disk, setup.directory)
+            self.history.catch_up(setup.disk, log)  # who cannot read may not write
+        make_dirs(setup.disk, log)  # and syncs the names that a killed process made
         writer = LogWriter.open(
             setup.disk,
             log,

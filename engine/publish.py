@@ -72,11 +72,13 @@ class Publisher:
         return tuple(self._seal(name, file) for name, file in opened.items())
 
     def _own_folder(self, folder: str) -> None:
-        make_dirs(self.disk, folder.rpartition("/")[0])
-        try:
-            self.disk.mkdir(folder)
-        except FileExistsError:
-            return  # another rank of this boundary was first: the name holds our epoch
+        # Another rank of this boundary may be first: the name holds our epoch.
+        with contextlib.suppress(FileExistsError):
+            try:
+                self.disk.mkdir(folder)
+            except FileNotFoundError:  # the family's first: one sync, not one a save
+                make_dirs(self.disk, folder.rpartition("/")[0])
+                self.disk.mkdir(folder)
 
     def _seal(self, name: str, file: HashingFile) -> Part:
         file.sync()

@@ -54,14 +54,22 @@ def write_file(disk: Disk, path: str, data: bytes) -> None:
 
 
 def make_dirs(disk: Disk, path: str) -> None:
-    """Make a directory and its missing parents; each new name is durable."""
-    if not path or disk.stat(path) is not None:
+    """
+    Make a directory and its missing parents; each new name is durable.
+
+    So is one that was found: a process may have been killed between its `mkdir` and the
+    sync.  A parent that may not be read was not ours to make.
+    """
+    if not path:
         return
     parent = path.rpartition("/")[0]
-    make_dirs(disk, parent)
-    with contextlib.suppress(FileExistsError):  # another rank was first, and may not
-        disk.mkdir(path)  # have synced it yet
-    disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
+    found = disk.stat(path) is not None
+    if not found:
+        make_dirs(disk, parent)
+        with contextlib.suppress(FileExistsError):  # another rank was first
+            disk.mkdir(path)
+    with contextlib.suppress(*(PermissionError,) if found else ()):
+        disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
 
 
 def remove_tree(disk: Disk, path: str) -> None:

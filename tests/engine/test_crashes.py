@@ -230,6 +230,25 @@ def test_what_an_open_recovered_survives_the_next_power_loss() -> None:
     assert recovered > 10, "some opens did finish a commit"
 
 
+def test_what_follows_a_killed_open_survives_the_next_power_loss() -> None:
+    """A name that a killed process made, but did not sync, is synced by who finds it."""
+
+    def begin(life: Life) -> None:
+        life.open()
+        life.save(STEPS[0])
+
+    for n in range(1, calls_of(begin) + 1):
+        life = Life()
+        crash_at(life, n, partial(begin, life), power="kill")
+        life.runs = {}
+        life.open()
+        assert life.save(STEPS[1]) == "committed", n
+        life.disk.power_loss()
+        life.runs = {}
+        life.open()
+        check(life)
+
+
 def told(life: Life, done: int) -> list[tuple[str, ...]]:
     """What one boundary came to on each rank: its status, or the kind of its error."""
     calls = {rank: partial(boundary, run, done) for rank, run in life.runs.items()}

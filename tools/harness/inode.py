@@ -88,8 +88,8 @@ def settle_some(renames: Iterable[Rename], chance: random.Random) -> set[Place]:
     for one in renames:
         came_from, goes_to = (id(one.source), one.old), (id(one.target), one.new)
         decided |= {came_from, goes_to}
-        if came_from in lost or chance.random() < 0.5:
-            lost.add(goes_to)
+        if {came_from, goes_to} & lost or chance.random() < 0.5:
+            lost |= {came_from, goes_to}  # what builds on it is lost with it
         else:
             one.settle()
     return decided

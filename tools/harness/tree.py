@@ -81,13 +81,13 @@ class Tree:
         node = self._node(path)
         at = len(node.data) // 2
         node.data[at] = (node.data[at] + 1) % 256  # twice is not a repair
-        node.synced = bytes(node.data)
+        node.synced, node.pending = bytes(node.data), []
 
     def truncate(self, path: str) -> None:
         """Somebody cuts a file in half, durably."""
         node = self._node(path)
         del node.data[len(node.data) // 2 :]
-        node.synced = bytes(node.data)
+        node.synced, node.pending = bytes(node.data), []
 
     def foreign_tree(self, path: str, files: Mapping[str, bytes]) -> None:
         """Somebody makes a directory with these files, durably, and its parents."""
