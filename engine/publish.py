@@ -163,11 +163,17 @@ class Publisher:
             self.disk.sync_dir(self.layout.family(family))
 
     def hide(self, ckpt: Ckpt) -> bool:
-        """One rename out of sight, durable; False when nothing was there any more."""
+        """
+        One rename out of sight, durable; False when nothing is there any more.
+
+        A rename that a killed process made is synced as well: what is deleted next must
+        not come back in its place, half of it gone.
+        """
         source, trash = self.where(ckpt), self.layout.trash(ckpt)
-        if self.disk.stat(source) is None:
+        if self.disk.stat(source) is not None:
+            self.disk.rename(source, trash)
+        elif self.disk.stat(trash) is None:
             return False
-        self.disk.rename(source, trash)
         for parent in {source.rpartition("/")[0], trash.rpartition("/")[0]}:
             self.disk.sync_dir(parent)
         return True

@@ -103,10 +103,8 @@ class Recovery:
         """Finish it, unless what it was pruned for is broken and the victim is whole."""
         if self._broken(ckpt.because) and self._call_back(ckpt):
             return
-        publisher = self.publisher
-        hidden = publisher.disk.stat(publisher.layout.trash(ckpt)) is not None
-        gone = not publisher.hide(ckpt) and not hidden
-        publisher.delete(ckpt)
+        gone = not self.publisher.hide(ckpt)
+        self.publisher.delete(ckpt)
         self.emit(ev.PruneDone(ckpt_id=ckpt.ckpt_id, already_gone=gone))
 
     def _broken(self, because: str) -> bool:

@@ -104,10 +104,9 @@ def _hide(run: Session, ledger: Ledger, ckpt: Ckpt) -> bool:
     except OSError as error:
         ledger.note(_failed(ckpt, True, error))
         return False
-    if not hidden and run.disk.stat(run.layout.trash(ckpt)) is None:
+    if not hidden:
         ledger.note(ev.PruneDone(ckpt_id=ckpt.ckpt_id, already_gone=True))
-        return False
-    return True
+    return hidden
 
 
 def _delete(run: Session, ledger: Ledger, ckpt: Ckpt) -> None:
