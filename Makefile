@@ -37,13 +37,13 @@ check: $(SETUP) .link/jumar
 	$(BIN)/mypy tests
 
 test: check
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not soak"
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not soak"
 
 bench: $(SETUP)
 	$(BIN)/python -m jumar.tools.bench
 
 soak: $(SETUP)
-	JUMAR_SOAK=1 $(BIN)/pytest -q -n 2 --dist worksteal --timeout 3600
+	JUMAR_SOAK=1 $(BIN)/pytest -q -n 2 --dist loadgroup --timeout 3600
 
 clean:
 	rm -rf $(VENV) .link build dist *.egg-info

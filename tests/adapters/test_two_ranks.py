@@ -18,6 +18,7 @@ from jumar.engine.real_disk import RealDisk
 from jumar.reducers import events as ev
 from jumar.tools.views.story import Story
 
+pytestmark = pytest.mark.xdist_group("ranks")  # one tour serves all of them
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT_S = 60.0
 TOUR = (

@@ -20,7 +20,7 @@ from jumar.tools.views.story import Story
 from jumar.tools.views.verify import verify
 
 CHILD = Path(__file__).with_name("child.py")
-KILLS = 150 if os.environ.get("JUMAR_SOAK") else 8
+KILLS = 150 if os.environ.get("JUMAR_SOAK") else 5
 
 
 def killed_run(where: Path, lines: int, delay_s: float) -> list[int]:
