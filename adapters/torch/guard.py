@@ -6,27 +6,31 @@ first and, when that is not finite, a scaled one.  On CPU tensors one scalar rea
 chooses between the two; on an accelerator everything stays on the device (norms
 accumulate in float64, float64 gradients are scaled by their largest element), and the
 flags come to the host in the one transfer of `read`.
-
-Source of norm and clip coefficient: `torch.nn.utils.clip_grad_norm_`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import torch
 from torch import Tensor
-from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
+from jumar.adapters.torch.clip import (
+    EPSILON,
+    Groups,
+    clip_,
+    elements,
+    fast_norm,
+    grouped,
+    scaled_norm,
+)
 from jumar.reducers.ballot import Reading
+from jumar.reducers.errors import ProtocolMisuse
 
-EPSILON: Final = 1e-6
-"""Added to the norm, as `clip_grad_norm_` does."""
-
-SMALL: Final = 1e-3
-"""A coefficient below it is applied as two factors: float16 cannot hold it."""
+NEVER: Final = -1
+"""The first bad step of a component that was finite all along."""
 
 
 class Guard:
@@ -64,9 +68,13 @@ class Guard:
 
         Returns:
             the global L2 norm before clipping: 0-dim, float64 (float32 where a device
-            has none), on the gradients' device.  Gradients are never altered when it is
-            not finite.
+            has none), on the gradients' device (an accelerator rather than the CPU).
+            Gradients are never altered when it is not finite.
+
+        Raises:
+            ProtocolMisuse: `parameters` is one tensor, or `max_norm` is negative or NaN.
         """
+        _check(parameters, max_norm)
         self.done += 1
         groups = grouped([grad for p in parameters if (grad := p.grad) is not None])
         on_host = self._host_reads and all(g[0].device.type == "cpu" for g in groups)
@@ -103,30 +111,32 @@ class Guard:
 
     def _note(self, component: str, bad: bool | Tensor) -> None:
         self._fed[component] = self._fed.get(component, 0) + 1
-        first = self._first_bad.get(component, -1)
-        if isinstance(bad, bool):
-            if bad and isinstance(first, int) and first < 0:
-                self._first_bad[component] = self.done
+        first = self._first_bad.get(component, NEVER)
+        if isinstance(bad, bool) and isinstance(first, int):
+            self._first_bad[component] = self.done if bad and first == NEVER else first
             return
-        held = torch.as_tensor(first, device=bad.device)
-        self._first_bad[component] = torch.where((held < 0) & bad, self.done, held)
+        # A component may change its device from step to step: what was seen goes along,
+        # and never from an accelerator to the host.
+        at = next(t.device for t in (first, bad) if isinstance(t, Tensor))
+        if isinstance(bad, Tensor) and at.type == "cpu":
+            at = bad.device
+        held = torch.as_tensor(first, device=at)
+        now_bad = torch.as_tensor(bad, device=at)
+        self._first_bad[component] = torch.where((held == NEVER) & now_bad, self.done, held)
 
     # --- the boundary ---
 
     def read(self) -> list[Reading]:
         """The one device-to-host transfer of a boundary; clears nothing."""
-        names = sorted(self._fed)
-        on_device = [n for n in names if isinstance(self._first_bad.get(n), Tensor)]
-        values: dict[str, int] = {
-            n: first for n, first in self._first_bad.items() if isinstance(first, int)
-        }
+        on_device = {n: f for n, f in self._first_bad.items() if isinstance(f, Tensor)}
+        values = {n: f for n, f in self._first_bad.items() if isinstance(f, int)}
         if on_device:
-            held = [torch.as_tensor(self._first_bad[n]) for n in on_device]
+            held = list(on_device.values())
             stacked = torch.stack([one.to(held[0].device) for one in held])
             values.update(zip(on_device, stacked.tolist(), strict=True))
         return [
-            Reading(name=n, fed=self._fed[n], first_bad=int(values.get(n, -1)))
-            for n in names
+            Reading(name=name, fed=self._fed[name], first_bad=int(values[name]))
+            for name in sorted(self._fed)
         ]
 
     def clear(self) -> None:
@@ -134,115 +144,41 @@ class Guard:
         self._fed, self._first_bad = {}, {}
 
 
+def _check(parameters: object, max_norm: float | None) -> None:
+    if isinstance(parameters, Tensor):
+        raise ProtocolMisuse(
+            "watch() was given one tensor",
+            why="its rows would be taken for parameters, and none of them has a gradient",
+            instead="pass [parameter], or model.parameters()",
+            value=tuple(parameters.shape),
+        )
+    if max_norm is not None and not max_norm >= 0:
+        raise ProtocolMisuse(
+            "watch() cannot clip to this norm",
+            why="a norm is never negative, and nothing is below NaN",
+            instead="pass a positive max_norm, or None for no clipping",
+            value=max_norm,
+        )
+
+
+@torch.no_grad()
 def diagnose(
     named: Iterable[tuple[str, Tensor]], *, limit: int = 20
-) -> list[tuple[str, tuple[int, ...]]]:
+) -> list[tuple[str, float, tuple[int, ...], str]]:
     """
-    (name, shape) of parameters whose current gradient holds a non-finite element.
+    Which parameters hold a non-finite element in their current gradient.
 
     Local reads only; called after an agreed verdict, on every rank or on none.
+
+    Returns:
+        (name, overflow-safe L2 norm: NaN or infinite, shape, dtype), `limit` at most.
     """
-    found: list[tuple[str, tuple[int, ...]]] = []
+    found: list[tuple[str, float, tuple[int, ...], str]] = []
     for name, parameter in named:
-        grad = parameter.grad
-        if grad is not None and not bool(torch.isfinite(_values(grad)).all()):
-            found.append((name, tuple(parameter.shape)))
         if len(found) == limit:
             break
+        grad = parameter.grad
+        if grad is not None and not bool(torch.isfinite(elements(grad)).all()):
+            norm = scaled_norm([[elements(grad)]]).item()
+            found.append((name, norm, tuple(parameter.shape), str(grad.dtype)))
     return found
-
-
-def _values(grad: Tensor) -> Tensor:
-    """The elements that count: a sparse gradient's summed values, without autograd."""
-    if grad.layout == torch.sparse_coo:
-        if not grad.is_coalesced():
-            merged = grad.coalesce()
-            grad.data = merged  # equal elements in one place, so that they can be clipped
-        values: Tensor = grad._values()
-        return values
-    return grad
-
-
-Groups = list[list[Tensor]]
-"""Non-empty gradients by device and dtype, as foreach kernels want them."""
-
-
-def grouped(grads: Sequence[Tensor]) -> Groups:
-    """Group the elements that count; a sparse gradient gives its summed values."""
-    full = [values for grad in grads if (values := _values(grad)).numel()]
-    if not full:
-        return []
-    by_kind = _group_tensors_by_device_and_dtype([full])  # type: ignore[list-item]
-    return [[g for g in lists[0] if g is not None] for lists, _ in by_kind.values()]
-
-
-def _widest(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _total(norms: Sequence[Tensor]) -> Tensor:
-    """The norm of norms (1-dim tensors), on the first one's device."""
-    if not norms:
-        return torch.zeros((), dtype=torch.float64)
-    device = norms[0].device
-    wide = [norm.to(device=device, dtype=_widest(device)) for norm in norms]
-    norm: Tensor = torch.linalg.vector_norm(torch.cat(wide))
-    return norm
-
-
-def fast_norm(groups: Groups, *, wide: bool) -> Tensor:
-    """
-    Global L2 norm, 0-dim.
-
-    Args:
-        wide: accumulate in float64, so that no narrower dtype overflows; float64 itself
-            is scaled.  Otherwise the result may be infinite for large finite gradients.
-    """
-    norms: list[Tensor] = []
-    for group in groups:
-        if not wide:
-            norms.append(torch.stack(torch._foreach_norm(group, 2)))
-        elif group[0].dtype == torch.float64:
-            norms.append(scaled_norm([group]).reshape(1))
-        else:
-            wider = _widest(group[0].device)
-            norms.append(torch.stack(torch._foreach_norm(group, 2, dtype=wider)))
-    return _total(norms)
-
-
-def scaled_norm(groups: Groups) -> Tensor:
-    """
-    Global L2 norm that overflows only when the norm itself does; no host read.
-
-    Every element is divided by the largest magnitude first.  A NaN gives NaN, an infinite
-    element gives infinity (not NaN, as infinity over infinity would).
-    """
-    peaks = [torch.stack(torch._foreach_norm(g, math.inf)).max() for g in groups]
-    if not peaks:
-        return torch.zeros((), dtype=torch.float64)
-    device = peaks[0].device
-    dtype = _widest(device)
-    peak = torch.stack([one.to(device=device, dtype=dtype) for one in peaks]).max()
-    usable = torch.isfinite(peak) & (peak > 0)
-    scale = torch.where(usable, peak, torch.ones_like(peak))
-    norms = [
-        torch.linalg.vector_norm(grad.to(dtype) / scale.to(grad.device)).to(device)
-        for group in groups
-        for grad in group
-    ]
-    norm = torch.linalg.vector_norm(torch.stack(norms)) * scale
-    return torch.where(torch.isfinite(peak), norm, peak)
-
-
-def clip_(groups: Groups, norm: Tensor, max_norm: float) -> None:
-    """Scale in place to `max_norm` when the norm is above it and finite; no host read."""
-    coefficient = (max_norm / (norm + EPSILON)).clamp(max=1.0)
-    coefficient = torch.where(torch.isfinite(norm), coefficient, torch.ones_like(norm))
-    root = torch.where(coefficient < SMALL, coefficient.sqrt(), coefficient)
-    rest = torch.where(coefficient < SMALL, root, torch.ones_like(root))
-    for group in groups:
-        half = group[0].dtype == torch.float16
-        for factor in (root, rest) if half else (coefficient,):
-            # float32 as the gradients mostly are: a 0-dim float64 operand costs more
-            narrow = factor if group[0].dtype == torch.float64 else factor.float()
-            torch._foreach_mul_(group, narrow.to(group[0].device))

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from jumar.adapters.torch.guard import Guard, diagnose
+from jumar.reducers.errors import ProtocolMisuse
 
 PATHS = pytest.mark.parametrize("host_reads", [True, False], ids=["host", "device"])
 
@@ -96,6 +97,7 @@ def test_nothing_to_watch_is_a_norm_of_zero(host_reads: bool) -> None:
         [],
         with_grads(None, None),
         with_grads(torch.zeros(0), torch.zeros(3)),
+        with_grads(torch.zeros(3, dtype=torch.float64)),
     ):
         guard = Guard(host_reads=host_reads)
         assert guard.watch(parameters=parameters, max_norm=1.0).item() == 0.0
@@ -126,6 +128,14 @@ def test_mixed_types_have_one_norm(host_reads: bool) -> None:
     assert norm.item() == pytest.approx(math.sqrt(12), rel=1e-4)
 
 
+def test_norms_of_two_devices_never_meet_on_the_host() -> None:
+    elsewhere = nn.Parameter(torch.ones(2, device="meta"))
+    elsewhere.grad = torch.ones(2, device="meta")
+    parameters = [elsewhere, *with_grads(torch.ones(2))]
+
+    assert Guard().watch(parameters=parameters).device.type == "meta"
+
+
 @PATHS
 def test_the_loss_is_flagged_on_its_own_and_only_the_first_bad_step_counts(
     host_reads: bool,
@@ -151,19 +161,71 @@ def test_reading_clears_nothing_and_clearing_begins_anew(host_reads: bool) -> No
     assert flags(guard) == {"grad": 3}
 
 
-class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what brings a value of a tensor to the host."""
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+@pytest.mark.parametrize("bad", [1, 2])
+def test_a_component_may_change_its_device_between_steps(
+    order: tuple[bool, bool], bad: int
+) -> None:
+    """A flag that is held as a tensor and one that is held on the host are one flag."""
+    guard = Guard()
+    for step, host_reads in enumerate(order, start=1):
+        guard._host_reads = host_reads
+        value = math.nan if step == bad else 1.0
+        guard.watch(parameters=with_grads(torch.tensor([value])))
+
+    assert flags(guard) == {"grad": bad}
+
+
+@PATHS
+def test_complex_gradients_count_with_both_their_parts(host_reads: bool) -> None:
+    (parameter,) = with_grads(torch.full((2,), 3 + 4j))
+
+    norm = Guard(host_reads=host_reads).watch(parameters=[parameter], max_norm=1.0)
+
+    assert norm.item() == pytest.approx(math.sqrt(50))
+    assert parameter.grad is not None
+    assert parameter.grad.abs().square().sum().item() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_one_tensor_is_not_taken_for_a_list_of_parameters() -> None:
+    (parameter,) = with_grads(torch.full((3,), math.nan))
+
+    with pytest.raises(ProtocolMisuse, match="one tensor"):
+        Guard().watch(parameters=parameter)
+
+
+@pytest.mark.parametrize("max_norm", [math.nan, -1.0])
+def test_a_limit_that_is_none_is_refused_before_anything_is_scaled(max_norm: float) -> None:
+    (parameter,) = with_grads(torch.ones(3))
+
+    with pytest.raises(ProtocolMisuse, match="clip"):
+        Guard().watch(parameters=[parameter], max_norm=max_norm)
+    assert parameter.grad is not None and parameter.grad.sum().item() == 3.0
+
+
+HOST_READS = {
+    *("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__"),
+    *("to", "copy_", "nonzero", "equal", "allclose"),
+}
+"""Methods that may bring a value to the host; `to` and `copy_` count when they go there."""
+
+
+class HostReads(TorchFunctionMode):
+    """Counts calls that bring a value of a tensor to the host."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.reads: list[str] = []
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
     ) -> Any:
-        if "_local_scalar_dense" in str(func) or "is_nonzero" in str(func):
-            self.reads.append(str(func))
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        moved = name in ("to", "copy_")
+        if name in HOST_READS and not (moved and result.device == args[0].device):
+            self.reads.append(name)
+        return result
 
 
 def test_the_accelerator_path_reads_nothing_on_the_host() -> None:
@@ -185,21 +247,37 @@ def test_a_host_read_on_that_path_would_be_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host_reads", "bad", "most"), [(False, False, 0), (False, True, 0), (True, False, 0)]
+    ("host_reads", "bad", "reads"),
+    [
+        (False, False, []),
+        (False, True, []),
+        (True, False, ["tolist"]),
+        (True, True, ["tolist", "item"]),
+    ],
+    ids=["device", "device, bad", "host", "host, rescue"],
 )
-def test_host_reads_of_a_step_are_counted(host_reads: bool, bad: bool, most: int) -> None:
-    """On CPU the one read is a `tolist` of two values, which no operator carries out."""
+def test_host_reads_of_a_step_are_counted(
+    host_reads: bool, bad: bool, reads: list[str]
+) -> None:
+    """One a step on CPU tensors, for both components; the rescue has its own."""
     value = math.nan if bad else 1.0
     guard = Guard(host_reads=host_reads)
     parameters = with_grads(torch.full((8,), value), torch.ones(3))
     with HostReads() as mode:
-        guard.watch(parameters=parameters, loss=torch.tensor(value), max_norm=1.0)
+        for _ in range(2):
+            guard.watch(parameters=parameters, loss=torch.tensor(value), max_norm=1.0)
+        assert mode.reads == 2 * reads
+        guard.read()
 
-    assert len(mode.reads) <= most, mode.reads
+    assert mode.reads == 2 * reads + ([] if host_reads else ["tolist"])
 
 
-def test_diagnosis_names_parameter_and_shape() -> None:
+def test_diagnosis_names_parameter_norm_shape_and_type_and_stops_at_its_limit() -> None:
     net = nn.Linear(3, 2)
-    net.weight.grad, net.bias.grad = torch.full((2, 3), math.nan), torch.ones(2)
+    net.weight.grad, net.bias.grad = torch.full((2, 3), math.inf), torch.ones(2)
+    found = [("weight", math.inf, (2, 3), "torch.float32")]
 
-    assert diagnose(net.named_parameters()) == [("weight", (2, 3))]
+    assert diagnose(net.named_parameters()) == found
+    assert diagnose(net.named_parameters(), limit=0) == []
+    net.bias.grad[0] = math.nan
+    assert [name for name, *_ in diagnose(net.named_parameters())] == ["weight", "bias"]
