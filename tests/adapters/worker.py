@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jumar import JumarError, KeepLast, Policy, Schedule
 from jumar.adapters.torch import TrainingRun
+from jumar.adapters.torch.exchange import of_job
 
 POLICY = Policy(keep=[KeepLast(2)])
 SKIP = Policy(keep=[KeepLast(2)], on_reject="skip")
@@ -243,6 +244,8 @@ CASES: dict[str, Callable[[Path], Any]] = {
 def main() -> None:
     """Play the cases in order, one line of JSON each."""
     torch.set_num_threads(1)
+    if RANK == 0:
+        of_job(1.0)  # what one process opened before it joined the job must not matter
     dist.init_process_group("gloo")
     for name in sys.argv[2:]:
         result = CASES[name](Path(sys.argv[1]) / name)
