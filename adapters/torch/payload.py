@@ -3,32 +3,27 @@ What a trainer saves: one `torch.save` file, and each further rank's own small o
 
 `state.pt` (rank 0) holds whole tensors under canonical names; `rank00001.pt` and so on
 hold what is different on each rank: random number generators and the data position.
-Stored are tensors, numbers, strings and containers of them, so that
-`torch.load(weights_only=True)` reads them; anything else is refused by name at the save.
+`plain.py` says what can be stored at all.
 """
 
 from __future__ import annotations
 
-import random
-import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from jumar.adapters.torch.plain import storable
+from jumar.adapters.torch.rng import rng_state
 from jumar.engine.payload import PartFile, Plan
-from jumar.reducers.errors import JumarError
 
 STATE: Final = "state.pt"
-SCALARS: Final = (bool, int, float, str, bytes, type(None))
 RECORDS: Final = "jumar"
 """The key of jumar's own records in `state.pt`."""
-
-
-class NotStorable(JumarError):
-    """A value in a state that `torch.load(weights_only=True)` would not read back."""
 
 
 class Stateful(Protocol):
@@ -52,7 +47,7 @@ class TrainerPayload:
     The parts that were registered by `restore`, as a `Payload` of the engine.
 
     Attributes:
-        parts: name -> object with `state_dict`; `model` is unwrapped when it is saved.
+        parts: name -> object with `state_dict`; `model` is saved under canonical names.
     """
 
     rank: int
@@ -63,105 +58,77 @@ class TrainerPayload:
         return {part_of(self.rank): 1}
 
     def stage(self, plan: Plan, open_part: Callable[[str], PartFile]) -> None:
-        """Collect and write; `torch.save` streams into the file as it goes."""
+        """
+        Collect and write; `torch.save` streams into the file as it goes.
+
+        Raises:
+            NotStorable: a state holds what `weights_only` would not read back.
+        """
         state: dict[str, Any] = {"rng": rng_state()}
-        if "data" in self.parts:
-            state["data"] = storable(self.parts["data"].state_dict(), "data")
+        for name in self.parts if self.rank == 0 else self.parts.keys() & {"data"}:
+            part = self.parts[name]
+            held = _STATES[name](part) if name in _STATES else part.state_dict()
+            state[name] = storable(held, name)
         if self.rank == 0:
-            state |= {
-                name: storable(self._state_of(name), name)
-                for name in self.parts
-                if name != "data"
-            }
             state[RECORDS] = dict(plan.records)
         torch.save(state, open_part(part_of(self.rank)))  # type: ignore[arg-type]
 
-    def _state_of(self, name: str) -> Mapping[str, Any]:
-        part = self.parts[name]
-        part = unwrapped(part) if isinstance(part, nn.Module) else part
-        state: Mapping[str, Any] = part.state_dict()
-        return state
 
-
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The module itself, without DDP or torch.compile around it: keys are canonical."""
-    while True:
-        inner = getattr(module, "_orig_mod", None)
-        if inner is None and isinstance(module, nn.parallel.DistributedDataParallel):
-            inner = module.module
-        if inner is None:
-            return module
-        module = inner
-
-
-def storable(value: Any, path: str) -> Any:
-    """
-    A copy that holds tensors on the CPU, numbers, strings and containers only.
-
-    Raises:
-        NotStorable: anything else, named by its path, e.g. `optimizer.state.0.hook`.
-    """
-    if isinstance(value, Tensor):
-        return _whole(value)
-    if isinstance(value, Mapping):
-        return {_key(k, path): storable(v, f"{path}.{k}") for k, v in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(storable(v, f"{path}.{i}") for i, v in enumerate(value))
-    if type(value) in SCALARS:
-        return value
-    if hasattr(value, "item") and not hasattr(value, "state_dict"):
-        return storable(value.item(), path)  # a numpy number
-    raise NotStorable(
-        f"{path} cannot be stored",
-        why=f"a {type(value).__name__} is not read back by torch.load(weights_only=True)",
-        instead="keep tensors, numbers, strings and containers of them in a state_dict",
-        value=path,
-    )
-
-
-def _key(key: Any, path: str) -> Any:
-    if type(key) in (int, str, bool):
-        return key
-    return storable(key, f"{path} (a key)")
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    """Its own elements, on the CPU; a view does not drag its whole storage along."""
-    held = tensor.detach().cpu()
-    if held.layout == torch.strided and not held.is_contiguous():
-        return held.contiguous()
-    if held.layout == torch.strided and _is_part(held):
-        return held.clone()
-    return held
-
-
-def _is_part(tensor: Tensor) -> bool:
-    return tensor.untyped_storage().nbytes() > tensor.nbytes
-
-
-# --- random numbers --------------------------------------------------------------------
-
-
-def rng_state() -> dict[str, Any]:
-    """This rank's generators: python, numpy when it is loaded, torch, and CUDA if used."""
-    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        name, keys, *rest = numpy.random.get_state()
-        state["numpy"] = [str(name), torch.from_numpy(keys.astype("int64")), *rest]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        state["cuda"] = torch.cuda.get_rng_state_all()
+def model_state(module: nn.Module) -> dict[str, Any]:
+    """Its state_dict under canonical names, with the versions of its modules."""
+    held, name_of = module.state_dict(), canonical(module)
+    versions = getattr(held, "_metadata", {})
+    state = OrderedDict((name_of(key), value) for key, value in held.items())
+    state._metadata = {name_of(path): v for path, v in versions.items()}  # type: ignore[attr-defined]
     return state
 
 
-def set_rng_state(state: Mapping[str, Any]) -> None:
-    """The inverse of `rng_state`; generators that this process does not have are passed."""
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
-    torch.set_rng_state(state["torch"])
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and "numpy" in state:
-        name, keys, *rest = state["numpy"]
-        numpy.random.set_state((name, keys.numpy().astype("uint32"), *rest))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Its state_dict; a setting that is a tensor (`lr` of a capturable one) as a number."""
+    held = optimizer.state_dict()
+    groups = [
+        {key: value.item() if _is_number(value) else value for key, value in group.items()}
+        for group in held["param_groups"]
+    ]
+    return held | {"param_groups": groups}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0
+
+
+_STATES: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
+    "model": model_state,
+    "optimizer": optimizer_state,
+}
+
+
+def canonical(module: nn.Module) -> Callable[[str], str]:
+    """
+    From a dotted name in this module to the one without DDP or torch.compile around a part.
+
+    Either may be around the whole model or around single layers; what stands inside a
+    wrapper is found by looking at the modules, so a layer that is called `module` keeps
+    its name.
+    """
+    wrapped = {
+        f"{path}.{attribute}".lstrip(".")
+        for path, part in module.named_modules(remove_duplicate=False)
+        if (attribute := _inside(part))
+    }
+
+    def name_of(name: str) -> str:
+        words = name.split(".")
+        paths = (".".join(words[: n + 1]) for n in range(len(words)))
+        return ".".join(
+            w for w, path in zip(words, paths, strict=True) if path not in wrapped
+        )
+
+    return name_of if wrapped else str
+
+
+def _inside(module: nn.Module) -> str | None:
+    """Where a wrapper keeps what it is around; None: it is no wrapper."""
+    if isinstance(module, DataParallel | DistributedDataParallel):
+        return "module"
+    return "_orig_mod" if "_orig_mod" in module._modules else None

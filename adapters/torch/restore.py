@@ -10,20 +10,15 @@ schedule(done); random numbers last, since building a loader or a scheduler may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 import torch
-from torch import nn
 
-from jumar.adapters.torch.payload import (
-    RECORDS,
-    TrainerPayload,
-    part_of,
-    set_rng_state,
-    unwrapped,
-)
+from jumar.adapters.torch.loaders import LOADERS, register_optimizer
+from jumar.adapters.torch.payload import RECORDS, TrainerPayload, part_of
+from jumar.adapters.torch.rng import set_rng_state
 from jumar.engine.errors import RestoreError
 
 ORDER: Final = ("model", "optimizer", "scheduler", "data", "rng")
@@ -38,12 +33,15 @@ class Restorer:
     Attributes:
         stored: component -> its state, of the checkpoint; empty on a fresh start.
         fresh: nothing is restored, parts are only registered.
+        newcomer: this rank did not exist when the checkpoint was written, so nothing of
+            its own (random numbers, data position) is stored.
         ledger: (component, `restored` | `skipped` | `registered`, one line).
     """
 
     payload: TrainerPayload
     stored: dict[str, Any] = attrs.field(factory=dict)
     fresh: bool = True
+    newcomer: bool = False
     ledger: list[tuple[str, str, str]] = attrs.field(factory=list)
     _given: list[str] = attrs.field(factory=list)
 
@@ -61,11 +59,11 @@ class Restorer:
         stored = _read(f"{folder}/{part_of(0)}")
         stored.pop(RECORDS, None)
         mine = payload.rank
+        if mine > 0:  # what is rank 0's own is not this rank's
+            stored = {k: v for k, v in stored.items() if k not in ("rng", "data")}
         if 0 < mine < world_then:
             stored |= _read(f"{folder}/{part_of(mine)}")
-        elif mine >= world_then:
-            stored = {k: v for k, v in stored.items() if k not in ("rng", "data")}
-        return cls(payload, stored, fresh=False)
+        return cls(payload, stored, fresh=False, newcomer=mine >= world_then)
 
     def restore(self, parts: Mapping[str, Any]) -> None:
         """
@@ -74,16 +72,13 @@ class Restorer:
         Raises:
             RestoreError: out of order, given twice, or the checkpoint has no such part.
         """
-        given = [name for name in ORDER if parts.get(name) is not None]
-        for name in given:
+        take = self._register if self.fresh else self._load
+        for name in (name for name in ORDER if parts.get(name) is not None):
             self._check(name)
-            part = parts[name]
-            self.payload.parts[name] = part
+            action, detail = take(name, {**self.payload.parts, name: parts[name]})
+            self.ledger.append((name, action, detail))
+            self.payload.parts[name] = parts[name]
             self._given.append(name)
-            if self.fresh:
-                self.ledger.append((name, "registered", "a fresh start"))
-            else:
-                self._load(name, part)
 
     def _check(self, name: str) -> None:
         later = [g for g in self._given if ORDER.index(g) > ORDER.index(name)]
@@ -95,27 +90,30 @@ class Restorer:
                 value=name,
             )
 
-    def _load(self, name: str, part: Any) -> None:
-        if name not in self.stored:
-            if name == "data":  # a rank that did not exist when it was saved
-                self.ledger.append((name, "skipped", "this rank has no stored position"))
-                return
-            raise RestoreError(
-                f"the checkpoint holds no {name}",
-                why=f"it holds {', '.join(sorted(self.stored)) or 'nothing'}",
-                instead="restart from a checkpoint of the family live that was saved with "
-                f"restore({name}=...), or leave {name} out",
-                value=name,
-            )
-        detail = _LOADERS[name](part, self.stored[name])
-        self.ledger.append((name, "restored", detail))
+    def _register(self, name: str, known: Mapping[str, Any]) -> tuple[str, str]:
+        if name == "optimizer":
+            register_optimizer(known[name])
+        return "registered", "a fresh start"
+
+    def _load(self, name: str, known: Mapping[str, Any]) -> tuple[str, str]:
+        if name in self.stored:
+            return "restored", LOADERS[name](known, self.stored)
+        if name == "data" and self.newcomer:
+            return "skipped", "this rank has no stored position"
+        raise RestoreError(
+            f"the checkpoint holds no {name}",
+            why=f"it holds {', '.join(sorted(self.stored)) or 'nothing'}",
+            instead="restart from a checkpoint of the family live that was saved with "
+            f"restore({name}=...), or leave {name} out",
+            value=name,
+        )
 
     def begin(self, skip: tuple[str, ...]) -> None:
         """
         Close the ledger; random numbers last.
 
         Args:
-            skip: stored components that are left out on purpose.
+            skip: stored components that are left out on purpose, `rng` among them.
 
         Raises:
             RestoreError: a stored component that nobody restored.
@@ -131,10 +129,18 @@ class Restorer:
                 value=forgotten,
             )
         self.ledger += [(name, "skipped", "left out on purpose") for name in left]
-        if "rng" in self.stored:
-            set_rng_state(self.stored["rng"])
-            self.ledger.append(("rng", "restored", ", ".join(sorted(self.stored["rng"]))))
+        if not self.fresh:
+            self.ledger.append(("rng", *self._random_numbers(skip)))
+        self._given.append("rng")
         self.stored = {}  # the memory of a second copy of the weights
+
+    def _random_numbers(self, skip: tuple[str, ...]) -> tuple[str, str]:
+        if "rng" in skip:
+            return "skipped", "left out on purpose"
+        if "rng" not in self.stored:
+            return "skipped", "this rank has no stored generators"
+        set_rng_state(self.stored["rng"])
+        return "restored", ", ".join(sorted(self.stored["rng"]))
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -155,52 +161,3 @@ def _read(path: str) -> dict[str, Any]:
             value=path,
         )
     return state
-
-
-def _load_model(module: nn.Module, state: Mapping[str, Any]) -> str:
-    inner = unwrapped(module)
-    have, stored = set(inner.state_dict()), set(state)
-    if have != stored:
-        raise RestoreError(
-            "the model is not the one that was saved",
-            why=f"missing in the checkpoint: {sorted(have - stored)[:5]}; "
-            f"not in the model: {sorted(stored - have)[:5]}",
-            instead="build the same model, or begin with restart='fresh'",
-            value=len(have ^ stored),
-        )
-    inner.load_state_dict(dict(state))
-    return f"{len(stored)} tensors"
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> str:
-    """The base learning rate is the configured one, not what an old run left behind."""
-    base = [group["lr"] for group in optimizer.param_groups]
-    optimizer.load_state_dict(dict(state))
-    for group, lr in zip(optimizer.param_groups, base, strict=True):
-        group["initial_lr"] = lr
-    return f"{len(base)} groups"
-
-
-def _load_scheduler(scheduler: Any, state: Mapping[str, Any]) -> str:
-    base = getattr(scheduler, "base_lrs", None)
-    now = [group["lr"] for group in scheduler.optimizer.param_groups]
-    scheduler.load_state_dict(dict(state))
-    if base is not None:
-        scheduler.base_lrs = base
-    for group, lr in zip(scheduler.optimizer.param_groups, now, strict=True):
-        group["lr"] = lr  # as the scheduler was built: schedule(done)
-    scheduler._last_lr = now
-    return f"last_epoch {scheduler.last_epoch}"
-
-
-def _load_data(data: Any, state: Mapping[str, Any]) -> str:
-    data.load_state_dict(dict(state))
-    return "position"
-
-
-_LOADERS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], str]]] = {
-    "model": _load_model,
-    "optimizer": _load_optimizer,
-    "scheduler": _load_scheduler,
-    "data": _load_data,
-}

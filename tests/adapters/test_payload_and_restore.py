@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,10 @@ from torch import nn
 
 from jumar import KeepLast, Policy, RestoreError, SaveRejected, Schedule
 from jumar.adapters.torch import TrainingRun
-from jumar.adapters.torch.payload import (
-    NotStorable,
-    rng_state,
-    set_rng_state,
-    storable,
-    unwrapped,
-)
+from jumar.adapters.torch.payload import TrainerPayload, canonical, model_state
+from jumar.adapters.torch.plain import NotStorable, storable
+from jumar.adapters.torch.restore import Restorer
+from jumar.adapters.torch.rng import rng_state, set_rng_state
 from jumar.reducers.errors import ProtocolMisuse
 
 POLICY = Policy(keep=[KeepLast(2)])
@@ -149,6 +147,51 @@ def test_another_model_is_refused_by_its_names(tmp_path: Path) -> None:
         run.restore(model=nn.Linear(3, 1))
 
 
+def test_another_shape_is_refused_before_anything_is_copied(tmp_path: Path) -> None:
+    leg(tmp_path, 5)
+    net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 2))
+    weight = net.get_parameter("0.weight")
+    before = weight.detach().clone()
+    with opened(tmp_path) as run, pytest.raises(RestoreError, match=r"2\.weight: \(1, 8\)"):
+        run.restore(model=net)
+    assert torch.equal(weight, before)
+
+
+def test_what_failed_to_restore_may_be_given_again(tmp_path: Path) -> None:
+    leg(tmp_path, 5)
+    with opened(tmp_path) as run:
+        with pytest.raises(RestoreError, match=r"0\.bias"):
+            run.restore(model=nn.Linear(3, 1))
+        run.restore(model=nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1)))
+        assert run.begin(skip=("optimizer", "scheduler", "data")) == 5
+
+
+def test_nothing_is_restored_after_begin(tmp_path: Path) -> None:
+    with TrainingRun.open(tmp_path, policy=POLICY) as run:
+        run.begin()
+        with pytest.raises(RestoreError, match="rng was restored already"):
+            run.restore(model=nn.Linear(1, 1))
+
+
+def test_restored_state_does_not_live_in_the_checkpoint_s_file(tmp_path: Path) -> None:
+    """Overwrite the file after the restart: the moments of the optimizer stay."""
+    leg(tmp_path, 5)
+    with opened(tmp_path) as run:
+        net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+        run.restore(model=net)
+        opt = torch.optim.AdamW(net.parameters(), lr=0.1)
+        run.restore(optimizer=opt)
+        held = [state["exp_avg"] for state in opt.state.values()]
+        before = [tensor.clone() for tensor in held]
+        path = tmp_path / "live/5/state.pt"
+        path.chmod(0o644)
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+
+        assert any(tensor.any() for tensor in before)
+        assert all(torch.equal(a, b) for a, b in zip(held, before, strict=True))
+
+
 def test_a_part_that_was_never_stored_is_named(tmp_path: Path) -> None:
     with TrainingRun.open(tmp_path, policy=POLICY) as run:
         run.restore(model=nn.Linear(1, 1))
@@ -187,12 +230,22 @@ class Odd:
     """Something that no safe loader reads back."""
 
 
+class Sub(torch.Tensor):
+    """As a DTensor or a quantized one: it stands for more than its elements."""
+
+
 @pytest.mark.parametrize(
     ("value", "path"),
     [
         ({"a": [1, {"b": Odd()}]}, r"x\.a\.1\.b"),
         ({"f": len}, r"x\.f"),
         ({"s": {1, 2}}, r"x\.s"),
+        ({"array": np.ones(2)}, r"x\.array"),
+        ({"one": np.ones(1)}, r"x\.one"),
+        ({"long": np.longdouble(1)}, r"x\.long"),
+        ({"meta": torch.ones(1, device="meta")}, r"x\.meta"),
+        ({"sub": Sub(torch.ones(1))}, r"x\.sub"),
+        ({Odd(): 1}, r"x \(a key\)"),
     ],
 )
 def test_what_cannot_be_read_back_is_refused_by_its_path(value: Any, path: str) -> None:
@@ -200,15 +253,62 @@ def test_what_cannot_be_read_back_is_refused_by_its_path(value: Any, path: str) 
         storable(value, "x")
 
 
-def test_numbers_of_numpy_become_plain_and_a_view_does_not_drag_its_storage() -> None:
+def test_numbers_of_numpy_become_plain() -> None:
+    kept = storable([np.float64(0.5), np.int32(3), np.bool_(True), np.str_("a")], "x")
+
+    assert [type(value) for value in kept] == [float, int, bool, str]
+
+
+def test_a_view_does_not_drag_its_storage_and_strides_are_kept() -> None:
+    """A fused optimizer needs its state laid out as the parameter is."""
     big = torch.zeros(1000)
-    kept = storable(
-        {"lr": np.float64(0.5), "view": big[:3], "turned": torch.ones(2, 3).T}, "x"
+    last = torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    kept = storable({"view": big[:3], "turned": torch.ones(2, 3).T, "last": last}, "x")
+
+    assert kept["view"].untyped_storage().nbytes() == 12
+    assert kept["turned"].stride() == (1, 3)
+    assert kept["last"].stride() == last.stride() and torch.equal(kept["last"], last)
+
+
+def test_what_is_tied_is_stored_once(tmp_path: Path) -> None:
+    one, two = nn.Linear(64, 64), nn.Linear(64, 64)
+    net = nn.Sequential(one, two)
+    two.weight = one.weight
+    torch.save(storable(model_state(net), "model"), tmp_path / "tied")
+    two.weight = nn.Parameter(one.weight.detach().clone())
+    torch.save(storable(model_state(net), "model"), tmp_path / "apart")
+
+    sizes = [(tmp_path / name).stat().st_size for name in ("tied", "apart")]
+    assert sizes[1] - sizes[0] > 64 * 64 * 4 - 1024
+
+
+def test_a_safe_loader_gives_back_the_bits_and_the_versions(tmp_path: Path) -> None:
+    state = model_state(nn.BatchNorm1d(3))
+    odd = {
+        "half": torch.randn(5).to(torch.bfloat16),
+        "nan": torch.tensor([float("nan"), -0.0]),
+        "mask": torch.tensor([True, False]),
+        "counted": Counter({3: 2}),
+        "words": [b"\x00\xff", "é", None, 2**80, float("inf"), (1, 2.5)],
+    }
+    torch.save(
+        {"model": storable(state, "model"), "odd": storable(odd, "odd")}, tmp_path / "s"
+    )
+    back = torch.load(tmp_path / "s", weights_only=True)
+
+    assert back["model"]._metadata[""]["version"] == 2
+    for name in ("half", "nan", "mask"):
+        assert back["odd"][name].dtype == odd[name].dtype  # type: ignore[attr-defined]
+        assert bits(back["odd"][name]) == bits(odd[name])
+    assert back["odd"]["words"] == odd["words"]
+    assert (
+        back["odd"]["counted"] == odd["counted"] and type(back["odd"]["counted"]) is Counter
     )
 
-    assert float is type(kept["lr"])
-    assert kept["view"].untyped_storage().nbytes() == 12
-    assert kept["turned"].is_contiguous()
+
+def bits(tensor: Any) -> bytes:
+    """The bytes of a tensor's elements."""
+    return bytes(tensor.contiguous().view(torch.uint8).tolist())
 
 
 def test_an_unstorable_state_aborts_the_save_and_names_itself(tmp_path: Path) -> None:
@@ -225,13 +325,67 @@ def test_an_unstorable_state_aborts_the_save_and_names_itself(tmp_path: Path) ->
     assert not (tmp_path / "live/1").exists()
 
 
-def test_wrapped_models_have_canonical_names() -> None:
-    net = nn.Linear(2, 2)
+def layers() -> nn.Sequential:
+    """A layer that is called `module`, as the ones in a wrapper are."""
+    net = nn.Sequential()
+    net.add_module("module", nn.Linear(2, 2))
+    net.add_module("norm", nn.BatchNorm1d(2))
+    return net
+
+
+def wrapped_whole(net: nn.Sequential) -> nn.Module:
     compiled = torch.compile(net)
     assert isinstance(compiled, nn.Module)
+    return nn.DataParallel(compiled)
 
-    assert net is unwrapped(compiled)
-    assert net is unwrapped(net)
+
+def wrapped_layer(net: nn.Sequential) -> nn.Module:
+    compiled = torch.compile(net.get_submodule("norm"))
+    assert isinstance(compiled, nn.Module)
+    net.add_module("norm", compiled)
+    return net
+
+
+@pytest.mark.parametrize("wrap", [wrapped_whole, wrapped_layer])
+def test_wrapped_models_have_canonical_names(wrap: Any) -> None:
+    plain, wrapped = layers(), wrap(layers())
+    name_of = canonical(wrapped)
+
+    assert set(wrapped.state_dict()) != set(plain.state_dict())
+    assert [name_of(name) for name in wrapped.state_dict()] == list(plain.state_dict())
+    assert model_state(wrapped)._metadata.items() >= model_state(plain)._metadata.items()  # type: ignore[attr-defined]
+
+
+class Upgrading(nn.Linear):
+    """A layer that looks at the version which a state was written by."""
+
+    _version = 3
+    seen: Any = None
+
+    def _load_from_state_dict(self, state: Any, prefix: str, meta: Any, *rest: Any) -> None:
+        self.seen = meta.get("version")
+        super()._load_from_state_dict(state, prefix, meta, *rest)
+
+
+def test_a_layer_is_told_the_version_that_its_state_was_written_by() -> None:
+    written = model_state(nn.Sequential(Upgrading(1, 1)))
+    layer = Upgrading(1, 1)
+    wrapped = wrapped_whole(nn.Sequential(layer))
+    Restorer(TrainerPayload(0), {"model": written}, fresh=False).restore({"model": wrapped})
+
+    assert layer.seen == 3
+
+
+@pytest.mark.parametrize("wrap", [wrapped_whole, wrapped_layer])
+@pytest.mark.parametrize("there", [True, False], ids=["saved wrapped", "restored wrapped"])
+def test_a_wrapped_model_and_a_plain_one_restore_each_other(wrap: Any, there: bool) -> None:
+    torch.manual_seed(1)
+    source, target = (wrap(layers()) if w == there else layers() for w in (True, False))
+    restorer = Restorer(TrainerPayload(0), {"model": model_state(source)}, fresh=False)
+    restorer.restore({"model": target})
+
+    pairs = zip(source.parameters(), target.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_random_numbers_go_on_where_they_were() -> None:
