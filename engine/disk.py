@@ -19,11 +19,15 @@ Kind = Literal["file", "dir", "link", "other"]
 
 @attrs.frozen
 class Stat:
-    """What `lstat` says of one name: its kind, size in bytes, mtime in nanoseconds."""
+    """
+    What `lstat` says of one name: its kind, size in bytes, mtime in nanoseconds, and how
+    many names the inode has.
+    """
 
     kind: Kind
     size: int
     mtime_ns: int
+    links: int = 1
 
 
 class DiskFile(Protocol):
@@ -74,6 +78,12 @@ class Disk(Protocol):
 
     def readlink(self, path: str) -> str:
         """The target text of a symbolic link."""
+
+    def make_readonly(self, path: str) -> None:
+        """chmod(2) 0444 of a file: a sealed one is not changed by accident."""
+
+    def fs_kind(self, path: str) -> str:
+        """The type of the file system that holds a directory, as the mount table says."""
 
     def sync_file(self, path: str) -> None:
         """Open an existing file, fsync it, close it."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 import structlog
 
 from jumar.engine.errors import LogFailed
-from jumar.engine.log.record import Entry
+from jumar.engine.log.record import Entry, Head
 from jumar.engine.log.writer import LogWriter
-from jumar.reducers.events import Event
-from jumar.reducers.schema import encode
+from jumar.reducers.events import CkptCommitted, Event, RunFailed, RunFinished
+
+WITNESSED: Final = (CkptCommitted, RunFinished, RunFailed)
+"""Events after which a head is left beside the log."""
 
 logger = structlog.get_logger("jumar")
 
@@ -33,9 +36,9 @@ class Ledger:
         return self.writer.epoch
 
     @property
-    def head(self) -> tuple[int, str]:
-        """(records, hash of the last one) that are durable."""
-        return self.writer.head.size, self.writer.head.last_hash
+    def head(self) -> Head:
+        """What is durable."""
+        return self.writer.head
 
     def log(self, events: Sequence[Event]) -> None:
         """
@@ -44,9 +47,12 @@ class Ledger:
         Raises:
             LogFailed: the writer is dead, the attempt is over.
         """
-        entries = [Entry(type=t, v=v, payload=p) for t, v, p in map(encode, events)]
-        if entries:
-            self.writer.append_all(entries, durable=any(e.barrier for e in events))
+        if events:
+            self.writer.append_all(
+                [Entry.of(event) for event in events],
+                durable=any(event.barrier for event in events),
+                witness=any(isinstance(event, WITNESSED) for event in events),
+            )
 
     def note(self, *events: Event) -> None:
         """Append what the other ranks will be told with rank 0's next message."""

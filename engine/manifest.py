@@ -16,15 +16,38 @@ import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.layout import MANIFEST
+from jumar.engine.log.record import Head
 from jumar.engine.storage import digest_file
 from jumar.reducers.errors import SchemaError
 from jumar.reducers.events import CkptAccepted
 from jumar.reducers.state import Ckpt
 from jumar.reducers.values import Declared, Part
 
-SCHEMA: Final = "jumar.manifest/1"
+SCHEMA: Final = "jumar.manifest/2"
+LIFTS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "jumar.manifest/1": lambda plain: {
+        **plain, "schema": SCHEMA, "head": {**plain["head"], "root": None},
+    },
+}  # fmt: skip
+"""From a version to the next one: version 2 added the Merkle root to the head."""
 SIZE_MAX: Final = 64 * 1024 * 1024
 """Bytes; a larger file under this name is not a manifest of ours."""
+
+
+@attrs.frozen
+class Witness:
+    """
+    The head of the log when a checkpoint was committed.
+
+    Attributes:
+        root: Merkle root, hex; None in a manifest of version 1.
+    """
+
+    size: int = attrs.field(validator=attrs.validators.instance_of(int))
+    last_hash: str = attrs.field(validator=attrs.validators.instance_of(str))
+    root: str | None = attrs.field(
+        validator=attrs.validators.optional(attrs.validators.instance_of(str))
+    )
 
 
 @attrs.frozen
@@ -35,12 +58,11 @@ class Manifest:
     ckpt_id: str
     epoch: int
     parts: tuple[Part, ...]
+    head: Witness
 
 
-def build(
-    run_id: str, accepted: CkptAccepted, parts: Sequence[Part], head: tuple[int, str]
-) -> bytes:
-    """The manifest's bytes; `head` is (records, hash of the last one), durable."""
+def build(run_id: str, accepted: CkptAccepted, parts: Sequence[Part], head: Head) -> bytes:
+    """The manifest's bytes; `head` is what is durable of the log."""
     plain: dict[str, Any] = {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -55,7 +77,7 @@ def build(
         "reasons": list(accepted.reasons),
         "rankings": [ranking.to_plain() for ranking in accepted.rankings],
         "parts": [part.to_plain() for part in parts],
-        "head": {"size": head[0], "last_hash": head[1]},
+        "head": attrs.asdict(head),
     }
     return json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
@@ -68,10 +90,11 @@ def read(disk: Disk, folder: str) -> Manifest | None:
         return None
     try:
         plain = json.loads(disk.read(path))
-        if plain["schema"] != SCHEMA:
-            return None
+        while plain["schema"] != SCHEMA:
+            plain = LIFTS[plain["schema"]](plain)
         parts = tuple(Part.from_plain(one) for one in plain["parts"])
-        return Manifest(plain["run_id"], plain["ckpt_id"], plain["epoch"], parts)
+        head = Witness(**plain["head"])
+        return Manifest(plain["run_id"], plain["ckpt_id"], plain["epoch"], parts, head)
     except (ValueError, KeyError, TypeError, SchemaError):
         return None
 

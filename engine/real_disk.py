@@ -7,11 +7,13 @@ import errno
 import os
 import stat as modes
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import attrs
 
 from jumar.engine.disk import Kind, Stat
+from jumar.engine.mounts import kind_of
 
 _KINDS: Final[tuple[tuple[int, Kind], ...]] = (
     (modes.S_IFREG, "file"),
@@ -78,7 +80,7 @@ class RealDisk:
             return None
         mode = modes.S_IFMT(found.st_mode)
         kind: Kind = next((kind for bits, kind in _KINDS if mode == bits), "other")
-        return Stat(kind, found.st_size, found.st_mtime_ns)
+        return Stat(kind, found.st_size, found.st_mtime_ns, found.st_nlink)
 
     def listdir(self, path: str) -> list[str]:
         """The names, sorted: no caller may depend on the file system's order."""
@@ -111,6 +113,18 @@ class RealDisk:
     def readlink(self, path: str) -> str:
         """readlink(2)."""
         return os.readlink(path)
+
+    def make_readonly(self, path: str) -> None:
+        """chmod(2)."""
+        os.chmod(path, 0o444)
+
+    def fs_kind(self, path: str) -> str:
+        """From /proc/self/mountinfo; `unknown` where there is none."""
+        try:
+            table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+        except OSError:
+            return "unknown"  # not Linux
+        return kind_of(os.path.realpath(path), table)
 
     def sync_file(self, path: str) -> None:
         """fsync(2) of an existing file."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -51,6 +53,48 @@ def write_file(disk: Disk, path: str, data: bytes) -> None:
         file.sync()
     finally:
         file.close()
+
+
+NO_LINKS: Final = frozenset(
+    {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
+)
+"""What link(2) says where a file system has no hard links."""
+
+
+def create_once(disk: Disk, path: str, data: bytes) -> bool:
+    """
+    A file with these bytes under this name; False when the name is taken.
+
+    It appears whole, since it is a link to a draft.  The count of links decides whether
+    that worked: over NFS the answer to a link that was made may be lost, and asking again
+    then says that it exists.  Where there are no links it is made in place, and a crash
+    may leave it empty.  Its bytes are durable, its name is not yet.
+    """
+    folder, _, name = path.rpartition("/")
+    draft = f"{folder}/.{name}.{uuid.uuid4().hex}.draft"
+    write_file(disk, draft, data)
+    try:
+        disk.link(draft, path)
+    except OSError as error:
+        stat = disk.stat(draft)
+        if stat is not None and stat.links == 2:
+            return True
+        if error.errno in NO_LINKS:
+            return _create_in_place(disk, path, data)
+        if not isinstance(error, FileExistsError):
+            raise
+        return False
+    finally:
+        disk.unlink(draft)
+    return True
+
+
+def _create_in_place(disk: Disk, path: str, data: bytes) -> bool:
+    try:
+        write_file(disk, path, data)
+    except FileExistsError:
+        return False
+    return True
 
 
 def make_dirs(disk: Disk, path: str) -> None:

@@ -155,7 +155,7 @@ class RunFailed(Event):
 # --- log -------------------------------------------------------------------------------
 
 
-@event("writer.claimed", critical=False)
+@event("writer.claimed", v=2, critical=False)
 class WriterClaimed(Event):
     """First record of an epoch: who writes from here on."""
 
@@ -163,6 +163,7 @@ class WriterClaimed(Event):
     host: str = text("host name", size_max=255)
     pid: int = count("process id")
     boot_id: str = text("kernel boot id", size_max=64)
+    fs: str = text("file-system type that holds the log; empty: not noted", size_max=64)
     header: str = text("sha256 of the segment header", pattern=SHA256)
 
 

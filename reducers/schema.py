@@ -20,7 +20,9 @@ from jumar.reducers.fields import Plain
 
 IGNORABLE: Final = "?"
 
-UPCASTERS: Final[Mapping[tuple[str, int], Callable[[Plain], Plain]]] = {}
+UPCASTERS: Final[Mapping[tuple[str, int], Callable[[Plain], Plain]]] = {
+    ("writer.claimed", 1): lambda plain: {**plain, "fs": ""},
+}
 """(type, v) -> a pure function from that version's payload to the next one's."""
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgpack
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import RunBusy
-from jumar.engine.storage import write_file
+from jumar.engine.storage import create_once
 
 _NAME: Final = re.compile(r"[0-9]{6}", re.ASCII)
 CLAIM_MAX: Final = 4096
@@ -137,15 +136,8 @@ def claim(disk: Disk, root: str, who: Writer, now_ns: int) -> int:
         _refuse_if_held(disk, root, held[-1], who)
     epoch = held[-1] + 1 if held else 1
     mine = Claim(epoch, who.host, who.pid, who.boot_id, who.started, now_ns)
-    path = path_of(root, epoch)
-    draft = f"{root}/claims/.{epoch:06d}.{uuid.uuid4().hex}.draft"
-    write_file(disk, draft, msgpack.packb(attrs.asdict(mine)))
-    try:
-        disk.link(draft, path)
-    except FileExistsError:
-        raise _busy(read_claim(disk, root, epoch), epoch) from None
-    finally:
-        disk.unlink(draft)
+    if not create_once(disk, path_of(root, epoch), msgpack.packb(attrs.asdict(mine))):
+        raise busy(read_claim(disk, root, epoch), epoch)
     disk.sync_dir(f"{root}/claims")
     return epoch
 
@@ -166,10 +158,11 @@ def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:
         return
     holder = read_claim(disk, root, epoch)
     if holder is not None and who.alive(holder):
-        raise _busy(holder, epoch)
+        raise busy(holder, epoch)
 
 
-def _busy(holder: Claim | None, epoch: int) -> RunBusy:
+def busy(holder: Claim | None, epoch: int) -> RunBusy:
+    """The error that names who holds an epoch, and since when."""
     if holder is None:
         who, since = "another process", "just now"
     else:

@@ -9,6 +9,7 @@ a torn write.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from collections.abc import Iterator
@@ -30,9 +31,15 @@ def frame(body: bytes) -> bytes:
     size = len(body)
     if not 1 <= size <= BODY_MAX:
         raise ValueError(f"a body has 1..{BODY_MAX} bytes, not {size}")
-    length = _LEN.pack(size)
-    crc = zlib.crc32(body, zlib.crc32(length, SEED))
-    return b"".join((_HEAD.pack(size, crc), body, length))
+    return b"".join(
+        (_HEAD.pack(size, zlib.crc32(body, _seeded(size))), body, _LEN.pack(size))
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _seeded(size: int) -> int:
+    """The CRC of a length: few lengths make up a log, so each is computed once."""
+    return zlib.crc32(_LEN.pack(size), SEED)
 
 
 @attrs.define
@@ -53,14 +60,16 @@ class Scan:
     why: str
 
 
-def scan(data: bytes, start: int = 0, limit: int | None = None) -> Scan:
-    """Whole frames from `start` on, up to `limit` or the first that is none."""
+def scan(
+    data: bytes, start: int = 0, limit: int | None = None, most: int | None = None
+) -> Scan:
+    """Whole frames from `start` on: up to `limit`, `most`, or the first that is none."""
     limit = len(data) if limit is None else limit
     bodies: list[bytes] = []
     offsets: list[int] = []
     at, why = start, "end"
     crc32, head, tail = zlib.crc32, _HEAD.unpack_from, _LEN.unpack_from
-    while at < limit:
+    while at < limit and len(bodies) != most:
         if limit - at < OVERHEAD:
             why = "short"
             break
@@ -70,10 +79,7 @@ def scan(data: bytes, start: int = 0, limit: int | None = None) -> Scan:
             why = "length" if size > BODY_MAX else ("short" if size else "zeros")
             break
         body = data[at + 8 : stop - 4]
-        if (
-            tail(data, stop - 4)[0] != size
-            or crc32(body, crc32(data[at : at + 4], SEED)) != crc
-        ):
+        if tail(data, stop - 4)[0] != size or crc32(body, _seeded(size)) != crc:
             why = "crc"
             break
         bodies.append(body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import uuid
 from typing import Any, Final
@@ -12,7 +11,7 @@ import msgpack
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
-from jumar.engine.storage import write_file
+from jumar.engine.storage import create_once
 
 FORMAT: Final = 1
 SIZE_MAX: Final = 4096
@@ -48,12 +47,9 @@ class Identity:
         """The identity of the log in `root`, made by link() when there is none; durable."""
         path = f"{root}/IDENTITY"
         if disk.stat(path) is None:
-            draft = f"{root}/.IDENTITY.{uuid.uuid4().hex}"
             made = cls(uuid.uuid4().hex, run_id, now_ns)
-            write_file(disk, draft, msgpack.packb(made.plain(), use_bin_type=True))
-            with contextlib.suppress(FileExistsError):  # somebody was first: theirs counts
-                disk.link(draft, path)
-            disk.unlink(draft)
+            # False: somebody was first, and theirs counts.
+            create_once(disk, path, msgpack.packb(made.plain(), use_bin_type=True))
         # Also when it was there: whoever made these names may have died before the sync.
         for folder in (root, root.rpartition("/")[0] or "."):
             disk.sync_dir(folder)

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.log.identity import Identity
-from jumar.engine.log.segment import Header, epoch_of, is_segment, read_header
+from jumar.engine.log.segment import (
+    HEADER_MAX,
+    Header,
+    NewerFormat,
+    epoch_of,
+    is_segment,
+    read_header,
+)
+
+DAMAGE: Final = (
+    "`jumar verify RUN` shows what is readable; nothing was written.  Restore the segment "
+    "from a copy, or begin in another directory"
+)
+NEWER: Final = (
+    "use the version of jumar that wrote it; this one shows what it can read and writes "
+    "nothing"
+)
 
 
 @attrs.frozen
 class Finding:
-    """Something about the bytes that a reader should know."""
+    """Something about the bytes that a reader should know, and what to do about it."""
 
     segment: str
     offset: int
     what: str
     severity: Literal["error", "warning"] = "error"
+    instead: str = DAMAGE
 
 
 @attrs.frozen
@@ -36,31 +53,58 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     The segments that count, oldest first, and findings about those that do not.
 
     The newest epoch whose ancestry reaches the beginning wins; a segment whose header is
-    torn (a writer that died while it began) hides nobody.
+    torn (a writer that died while it began) hides nobody.  One of a newer format is an
+    error: what it holds cannot be known, so nothing may be written behind it.
     """
-    headers: dict[str, tuple[Header, int]] = {}
-    findings = []
-    folder = f"{root}/seg"
+    headers, findings = _headers(disk, f"{root}/seg", identity)
+    for tip in sorted(headers, key=epoch_of, reverse=True):
+        chain = _ancestry(tip, headers, identity)
+        if chain is not None:
+            used = {link.name: link for link in chain}
+            findings += [
+                _off_chain(name, headers[name][0], chain)
+                for name in sorted(headers.keys() - used)
+            ]
+            break
+    else:
+        chain = []
+        if headers:
+            what = "no segment leads back to the beginning"
+            findings.append(Finding(max(headers), 0, what))
+    return chain, sorted(findings, key=lambda finding: finding.severity == "error")
+
+
+def _headers(
+    disk: Disk, folder: str, identity: Identity
+) -> tuple[dict[str, tuple[Header, int]], list[Finding]]:
+    headers, findings = {}, []
     names = disk.listdir(folder) if disk.stat(folder) is not None else []
     for name in filter(is_segment, names):
-        found = read_header(disk.read(f"{folder}/{name}", 0, 65536))
+        try:
+            found = read_header(disk.read(f"{folder}/{name}", 0, HEADER_MAX))
+        except NewerFormat as error:
+            findings.append(Finding(name, 0, f"of {error}", instead=NEWER))
+            continue
         if found is None or not _belongs(found[0], name, identity):
             what = "orphan segment: its header is torn, or of another log or name"
             findings.append(Finding(name, 0, what, "warning"))
         else:
             headers[name] = found
-    for tip in sorted(headers, key=epoch_of, reverse=True):
-        chain = _ancestry(tip, headers, identity)
-        if chain is not None:
-            used = {link.name for link in chain}
-            findings += [
-                Finding(name, 0, "segment is not on the chain", "warning")
-                for name in sorted(headers.keys() - used)
-            ]
-            return chain, findings
-    if headers:
-        findings.append(Finding(max(headers), 0, "no segment leads back to the beginning"))
-    return [], findings
+    return headers, findings
+
+
+def _off_chain(name: str, header: Header, chain: list[Link]) -> Finding:
+    """A segment that the chain passes by; a fork when both continue the same one."""
+    before = None if header.pred is None else header.pred.name
+    for link in chain:
+        pred = link.header.pred
+        if (None if pred is None else pred.name) == before:
+            what = (
+                f"fork: epoch {header.epoch} here and epoch {link.header.epoch} in "
+                f"{link.name} both continue {before or 'the beginning'}; the newest counts"
+            )
+            return Finding(name, 0, what, "warning")
+    return Finding(name, 0, "segment is not on the chain", "warning")
 
 
 def _belongs(header: Header, name: str, identity: Identity) -> bool:

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Literal
 
 import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
 from jumar.engine.log.claims import path_of
-from jumar.engine.log.frame import frames_behind, scan
+from jumar.engine.log.frame import Scan, frames_behind, scan
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.links import Finding, Link, links
-from jumar.engine.log.record import BadRecord, Head, Record, canonical, decode
+from jumar.engine.log.record import BadRecord, Record, canonical, decode
+from jumar.engine.log.segment import Footer, read_footer
 
 Mode = Literal["strict", "tail", "salvage"]
 End = Literal["end", "not_yet_visible", "corrupt"]
-TORN: Final = frozenset({"zeros", "short", "length", "crc"})
 
 
 @attrs.define
@@ -34,11 +34,16 @@ class LogReader:
     """
     Iterate over the records of a log, chain verified over the stored bytes.
 
-    After the iteration `end`, `findings` and `head` tell how it went.
+    One segment is in memory at a time.  While a record is handed out `segment`, `offset`
+    and `body` tell where it stands; after the iteration `end` and `findings` tell how it
+    went.
 
     Attributes:
         mode: `strict` raises LogDamaged at the first corruption and checks that each body
             is canonical; `tail` stops there; `salvage` goes on with whatever is readable.
+        size: records read.
+        last: hash of the last one.
+        sealed: segments that end in a footer.
     """
 
     disk: Disk
@@ -50,24 +55,34 @@ class LogReader:
     size: int = 0
     last: bytes = b""
     chain: list[Link] = attrs.field(factory=list)
+    sealed: int = 0
+    offset: int = 0
+    body: bytes = b""
     tail_end: int = 0
     tail_size: int = 0
     tail_sha256: str = ""
+    _at: int = -1
 
     def __attrs_post_init__(self) -> None:
         self.identity = Identity.read(self.disk, self.root)
         self.last = self.identity.digest
 
     @property
-    def head(self) -> Head:
-        """Records read and the hash of the last."""
-        return Head(self.size, self.last.hex())
+    def link(self) -> Link:
+        """The segment that is being read."""
+        return self.chain[self._at]
+
+    @property
+    def segment(self) -> str:
+        """Its name."""
+        return self.chain[self._at].name
 
     def __iter__(self) -> Iterator[Record]:
         self.chain, self.findings = links(self.disk, self.root, self.identity)
         if any(finding.severity == "error" for finding in self.findings):
             self._corrupt(self.findings.pop())
-        for link in self.chain:
+        for at, link in enumerate(self.chain):
+            self._at = at
             yield from self._segment(link)
             if self.end == "corrupt" and self.mode != "salvage":
                 return
@@ -79,13 +94,26 @@ class LogReader:
         limit = len(data) if link.limit is None else link.limit
         self._check_frozen(link, data, limit)
         found = scan(data, link.first, min(limit, len(data)))
+        footer = read_footer(found.bodies[-1]) if found.bodies else None
+        if footer is not None:
+            found.bodies.pop()
         if found.bodies:
             self._check_header(link, data[: link.first], found.bodies[0])
         self.tail_end, self.tail_size = found.end, len(data)
         if self.mode != "salvage" and self.end == "corrupt":
             return
-        epoch, plain = link.header.epoch, self.mode != "strict"
-        for body, offset in zip(found.bodies, found.offsets, strict=True):
+        yield from self._records(link, found)
+        if self.mode != "salvage" and self.end == "corrupt":
+            return
+        if footer is not None and self._is_sealed(link, footer, data, found):
+            return
+        damage = self._tail(link, data, found.end, closed, found.why)
+        if damage and self.mode == "salvage":
+            yield from self._behind(link, data[:limit], found.end)
+
+    def _records(self, link: Link, found: Scan) -> Iterator[Record]:
+        epoch, plain, salvage = link.header.epoch, self.mode != "strict", self.mode
+        for body, offset in zip(found.bodies, found.offsets, strict=False):
             # The common case inline; whatever is odd about a record is told by `_record`.
             try:
                 record: Record | None = decode(body)
@@ -100,21 +128,43 @@ class LogReader:
             if not (follows and plain):
                 record = self._record(link, body, offset)
             if record is None:
-                if self.mode != "salvage":
+                if salvage != "salvage":
                     return
                 continue
             self.size, self.last = record.seq + 1, record.hash
+            self.offset, self.body = offset, body
             yield record
-        damage = self._tail(link, data, found.end, closed, found.why)
-        if damage and self.mode == "salvage":
-            yield from self._behind(link, data[:limit], found.end)
+
+    def _is_sealed(self, link: Link, footer: Footer, data: bytes, found: Scan) -> bool:
+        """Whether the segment ends here; what its footer counted must have been read."""
+        at, tip = found.offsets[-1], link.limit is None
+        seen = {
+            "count": len(found.bodies),
+            "size": self.size,
+            "last_hash": self.last.hex(),
+        }
+        if tip or self.mode == "strict":  # else the successor's digest holds it as well
+            seen["sha256"] = _sha256(data, at)
+        odd = [name for name, value in seen.items() if getattr(footer, name) != value]
+        if odd:
+            what = f"the footer's {', '.join(odd)} is not that of the segment"
+            self._corrupt(Finding(link.name, at, what))
+            return False
+        self.sealed += 1
+        if tip:
+            self.tail_sha256 = _sha256(data, found.end)
+            if found.end < len(data):
+                what = f"{len(data) - found.end} bytes behind the footer"
+                self.findings.append(Finding(link.name, found.end, what, "warning"))
+        return tip or found.why == "end"
 
     def _behind(self, link: Link, data: bytes, at: int) -> Iterator[Record]:
         """The records that are whole behind damage; a gap before one is a finding."""
         for offset, body in frames_behind(data, at):
-            record = self._record(link, body, offset)
+            record = None if read_footer(body) else self._record(link, body, offset)
             if record is not None:
                 self.size, self.last = record.seq + 1, record.hash
+                self.offset, self.body = offset, body
                 yield record
 
     def _check_header(self, link: Link, header: bytes, first: bytes) -> None:
@@ -137,7 +187,7 @@ class LogReader:
             self._corrupt(
                 Finding(link.name, len(data), f"{limit - len(data)} bytes are missing")
             )
-        elif hashlib.sha256(data[:limit]).hexdigest() != successor.sha256:
+        elif _sha256(data, limit) != successor.sha256:
             self._blame(link, data, limit)
         if len(data) > limit:
             behind = len(scan(data, limit).bodies)
@@ -173,13 +223,14 @@ class LogReader:
             return f"record {record.seq} does not follow record {self.size - 1}"
         if record.epoch != link.header.epoch:
             return f"record {record.seq} is of epoch {record.epoch}"
-        if self.mode == "strict" and not canonical(body):
+        if self.mode == "strict" and not canonical(record, body):
             return f"record {record.seq} is not in canonical form"
         return None
 
     def _tail(self, link: Link, data: bytes, at: int, closed: bool, why: str) -> bool:
         """How the segment ends; True when what stands at `at` is damage."""
-        self.tail_sha256 = hashlib.sha256(data[:at]).hexdigest()
+        if link.limit is None:
+            self.tail_sha256 = _sha256(data, at)
         if why == "end":
             return False
         if link.limit is not None:
@@ -226,12 +277,16 @@ class LogReader:
             raise damaged(finding)
 
 
+def _sha256(data: bytes, end: int) -> str:
+    """Of the first bytes, hex."""
+    return hashlib.sha256(memoryview(data)[:end]).hexdigest()
+
+
 def damaged(finding: Finding) -> LogDamaged:
     """The error of a finding."""
     return LogDamaged(
         "the log is damaged",
         why=f"{finding.segment} at byte {finding.offset}: {finding.what}",
-        instead="`jumar verify RUN` shows what is readable; nothing was written.  Restore "
-        "the segment from a copy, or begin in another directory",
+        instead=finding.instead,
         value=finding.segment,
     )

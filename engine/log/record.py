@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
 import msgpack
 
 from jumar.engine.log.frame import BODY_MAX
+from jumar.reducers import schema
 from jumar.reducers.errors import SchemaError
-
-FIELDS: Final = 12
+from jumar.reducers.events import Event
 
 
 @attrs.frozen
@@ -37,13 +37,20 @@ class Entry:
     cause: int | None = None
     op_id: str | None = None
 
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """The entry of an event."""
+        name, v, payload = schema.encode(event)
+        return cls(name, v, payload)
+
 
 @attrs.frozen
 class Head:
-    """How much of the log is durable: records, and the hash of the last one (hex)."""
+    """How much of the log is durable: records, hash of the last, Merkle root (both hex)."""
 
     size: int
     last_hash: str
+    root: str
 
 
 @attrs.define
@@ -70,9 +77,6 @@ class BadRecord(ValueError):
 
 
 _NESTED: Final = (dict, list)
-_STAMP: Final = b"\xff"
-"""The type of msgpack's own timestamp; a body without this byte holds none."""
-
 Pack = Callable[[Any], bytes]
 
 
@@ -105,7 +109,9 @@ def stored(fields: tuple[Any, ...], pack: Pack) -> tuple[bytes, bytes]:
         body = encode(fields, pack)
         if len(body) > BODY_MAX:
             raise BadRecord(f"{len(body)} bytes are too large, the limit is {BODY_MAX}")
-        return body, decode(body).hash
+        record = decode(body)
+        refuse_stamps(record.payload)
+        return body, record.hash
     except (ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
             f"a {fields[2]} record cannot be stored",
@@ -130,13 +136,18 @@ def _no_ext(code: int, data: bytes) -> Any:
     raise BadRecord(f"extension type {code} is not allowed")
 
 
-def _refuse_stamps(plain: Any) -> None:
-    """The one extension type that msgpack decodes without asking the hook."""
+def refuse_stamps(plain: Any) -> None:
+    """
+    BadRecord for the one extension type that msgpack decodes without asking its hook.
+
+    Looked for where a record is made and where it is checked in full; the decoders of
+    known types take exact types only, so no such value gets past them either.
+    """
     for one in plain.values() if type(plain) is dict else plain:
         if type(one) is msgpack.Timestamp:
             raise BadRecord("extension type -1 is not allowed")
         if type(one) in _NESTED:
-            _refuse_stamps(one)
+            refuse_stamps(one)
 
 
 def decode(body: bytes) -> Record:
@@ -147,39 +158,28 @@ def decode(body: bytes) -> Record:
         BadRecord: not msgpack, not this array, or a field of another type.
     """
     try:
-        fields = msgpack.unpackb(body, raw=False, strict_map_key=True, ext_hook=_no_ext)
+        fields = _unpack(body, ext_hook=_no_ext)
     except BadRecord:
         raise
     except ValueError as error:
         raise BadRecord(f"not msgpack: {error}") from error
-    if type(fields) is not list or len(fields) != FIELDS or not _well_typed(*fields):
+    if type(fields) is not list or tuple(map(type, fields)) not in _SHAPES:
         raise BadRecord("not an array of the 12 fields of a record")
-    if _STAMP in body:
-        _refuse_stamps(fields[-1])
+    fields.append(_sha256(body).digest())
     made: Any = Record
-    record: Record = made(*fields, digest(body))
+    record: Record = made(*fields)
     return record
 
 
-def _well_typed(
-    seq: Any, epoch: Any, name: Any, v: Any, wall: Any, mono: Any, rank: Any,
-    op_id: Any, cause: Any, prev: Any, back: Any, payload: Any,
-) -> bool:  # fmt: skip
-    """Exact types: `True` is not an int, bytes are not a text."""
-    return (
-        type(seq) is int
-        and type(epoch) is int
-        and type(name) is str
-        and type(v) is int
-        and type(wall) is int
-        and type(mono) is int
-        and type(rank) is int
-        and (op_id is None or type(op_id) is str)
-        and (cause is None or type(cause) is int)
-        and type(prev) is bytes
-        and type(back) is int
-        and type(payload) is dict
-    )
+_unpack = msgpack.unpackb  # texts are str and map keys text or bytes by its defaults
+_sha256 = hashlib.sha256
+_ENVELOPE: Final = (int, int, str, int, int, int, int)
+_SHAPES: Final = frozenset(
+    (*_ENVELOPE, op_id, cause, bytes, int, dict)
+    for op_id in (str, type(None))
+    for cause in (int, type(None))
+)
+"""Exact types of the fields: `True` is not an int, bytes are not a text."""
 
 
 def digest(body: bytes) -> bytes:
@@ -187,8 +187,10 @@ def digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def canonical(body: bytes) -> bool:
+def canonical(record: Record, body: bytes) -> bool:
     """Whether re-encoding gives the same bytes (no duplicate keys, no longer forms)."""
-    record = decode(body)
-    fields = attrs.astuple(record, recurse=False)[:-1]
-    return encode(fields) == body
+    try:
+        refuse_stamps(record.payload)
+    except BadRecord:
+        return False
+    return encode(attrs.astuple(record, recurse=False)[:-1]) == body

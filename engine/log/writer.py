@@ -1,10 +1,11 @@
 """
-The one writer of a log: queue, group commit, barriers.
+The one writer of a log: queue, group commit, barriers, fence.
 
-Records are encoded and chained when they are appended, so their order is fixed there.  A
-thread writes the queue after a short while; a caller that needs a barrier writes it
+Records are chained when they are appended (`assembly.py`), so their order is fixed there.
+A thread writes the queue after a short while; a caller that needs a barrier writes it
 itself, under the same lock.  A barrier is acknowledged only if, *after* its fdatasync, no
-later claim exists: a writer that was replaced while it slept acknowledges nothing.
+later claim exists, and on a network file system only if the next head could be made as
+well: a writer that was replaced while it slept acknowledges nothing.
 
 Any error of a write, a sync or a close kills the writer for good.  A failed fsync is never
 tried again, since the second one may report success for bytes that are lost.
@@ -13,23 +14,24 @@ tried again, since the second one may report success for bytes that are lost.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import attrs
 
 from jumar.engine.clock import Clock
-from jumar.engine.disk import Disk, DiskFile
+from jumar.engine.disk import Disk
 from jumar.engine.errors import LogFailed
-from jumar.engine.log import claims
-from jumar.engine.log.chain import Chain
-from jumar.engine.log.frame import frame
+from jumar.engine.log import claims, heads
+from jumar.engine.log.assembly import SEAL_BYTES, SEAL_RECORDS, Assembly
+from jumar.engine.log.chain import Chain, take_over
 from jumar.engine.log.identity import Identity
-from jumar.engine.log.record import Entry, Head, Pack, packer, stored
-from jumar.engine.log.segment import FORMAT, Header, begin, header_bytes
+from jumar.engine.log.output import Output
+from jumar.engine.log.record import Entry, Head
+from jumar.engine.mounts import is_network
 from jumar.engine.storage import make_dirs
+from jumar.reducers.events import WriterClaimed, WriterRecovered
 
 INTERVAL_S: Final = 0.05
 """How long a queued event may wait for company before the thread writes it."""
@@ -44,8 +46,7 @@ class LogWriter:
     Appends to one log in one epoch; safe to call from several threads.
 
     Attributes:
-        head: what is durable.
-        syncs: fdatasyncs of records so far.
+        head: what is durable and acknowledged.
         alive: False after any error and after `close`.
     """
 
@@ -55,16 +56,13 @@ class LogWriter:
     epoch: int
     clock: Clock
     head: Head
-    _file: DiskFile
-    _next_seq: int
-    _last: bytes
-    _batch: int = 0
+    _plan: Assembly
+    _fs: str
+    _next_head: int
+    _output: Output
     alive: bool = True
-    syncs: int = 0
     why: str = ""
     _closed: bool = False
-    _pack: Pack = attrs.field(factory=packer)
-    _queue: list[bytes] = attrs.field(factory=list)
     _order: threading.Lock = attrs.field(factory=threading.Lock)
     _io: threading.Lock = attrs.field(factory=threading.Lock)
     _stop: threading.Event = attrs.field(factory=threading.Event)
@@ -80,6 +78,8 @@ class LogWriter:
         who: claims.Writer,
         clock: Clock,
         background: bool = True,
+        seal_bytes: int = SEAL_BYTES,
+        seal_records: int = SEAL_RECORDS,
     ) -> Self:
         """
         Claim the next epoch and begin a segment that freezes the one before it.
@@ -88,33 +88,28 @@ class LogWriter:
             root: the log's folder, `<run>/.jumar`; made when absent.
             run_id: for a new log; an existing one keeps its own.
             background: let a thread write queued events; otherwise only barriers do.
+            seal_bytes, seal_records: what a segment holds before the next one begins.
 
         Raises:
             RunBusy: somebody else writes this log.
             LogDamaged: what is there cannot be trusted; nothing was written behind it.
         """
-        for folder in ("claims", "seg"):
+        for folder in ("claims", "seg", "heads"):
             make_dirs(disk, f"{root}/{folder}")
         identity = Identity.ensure(disk, root, run_id, clock.wall_ns())
         epoch = claims.claim(disk, root, who, clock.wall_ns())
+        writer: Self | None = None
         try:
-            chain = Chain.load(disk, root)
-            header = Header(
-                format=FORMAT,
-                log_id=identity.log_id,
-                epoch=epoch,
-                first_seq=chain.size,
-                prev=chain.last.hex(),
-                pred=chain.pred,
-                writer=who.plain(),
-            )
-            file = begin(disk, root, header)
-            head = Head(chain.size, chain.last.hex())
-            writer = cls(disk, root, identity.run_id, epoch, clock, head, file,
-                         chain.size, chain.last)  # fmt: skip
-            writer._begin(who, header)
+            chain, next_head = take_over(disk, root, identity.log_id, epoch)
+            plan = Assembly(identity.log_id, epoch, who.plain(), chain.size, chain.last,
+                            chain.tree, seal_bytes, seal_records)  # fmt: skip
+            writer = cls(disk, root, identity.run_id, epoch, clock, plan.head(), plan,
+                         disk.fs_kind(root), next_head, Output(disk, root))  # fmt: skip
+            writer._begin(who, chain)
         except BaseException:
             with contextlib.suppress(OSError):  # so that this process may try again
+                if writer is not None:
+                    writer._output.drop()
                 claims.give_up(disk, root, epoch)
             raise
         if background:
@@ -124,19 +119,26 @@ class LogWriter:
             writer._thread.start()
         return writer
 
-    def _begin(self, who: claims.Writer, header: Header) -> None:
-        """The first records of an epoch: who claimed it, and what was left behind."""
-        begun, pred = hashlib.sha256(header_bytes(header)).hexdigest(), header.pred
-        claimed = {**who.plain(), "epoch": self.epoch, "header": begun}
-        entries = [Entry("writer.claimed", 1, claimed)]
+    def _begin(self, who: claims.Writer, chain: Chain) -> None:
+        """A segment, and the first records of an epoch: who claimed it, what was left."""
+        pred = chain.pred
+        claimed: dict[str, Any] = {**who.plain(), "epoch": self.epoch, "fs": self._fs}
+        begun = [WriterClaimed(**claimed, header=self._plan.begin(pred))]
+        entries = [Entry.of(one) for one in begun]
         if pred is not None and pred.discarded_bytes:
-            left = {
-                "pred": pred.name,
-                "valid_bytes": pred.valid_bytes,
-                "discarded_bytes": pred.discarded_bytes,
-            }
-            entries.append(Entry("writer.recovered", 1, left))
+            left = WriterRecovered(
+                pred=pred.name,
+                valid_bytes=pred.valid_bytes,
+                discarded_bytes=pred.discarded_bytes,
+            )
+            entries.append(Entry.of(left))
+        self._output.put(self._plan.take())
         self.append_all(entries)
+
+    @property
+    def syncs(self) -> int:
+        """Fdatasyncs of records so far."""
+        return self._output.syncs
 
     # --- appending ---
 
@@ -144,9 +146,14 @@ class LogWriter:
         """Append one record; returns its sequence number (see `append_all`)."""
         return self.append_all([entry], durable=durable)[0]
 
-    def append_all(self, entries: Sequence[Entry], *, durable: bool = False) -> list[int]:
+    def append_all(
+        self, entries: Sequence[Entry], *, durable: bool = False, witness: bool = False
+    ) -> list[int]:
         """
         Append records in order; with `durable` they are on the disk when this returns.
+
+        Args:
+            witness: also leave a head beside the log (with `durable`).
 
         Raises:
             LogFailed: the writer is dead; with `durable`, the outcome of these records is
@@ -156,46 +163,27 @@ class LogWriter:
         """
         with self._order:
             self._must_live()
-            seqs = self._enqueue(entries)
-            size = self._next_seq
-        if durable or len(self._queue) >= QUEUE_MAX:
-            self._flush(size)
-        return seqs
-
-    def _enqueue(self, entries: Sequence[Entry]) -> list[int]:
-        seq, last = self._next_seq, self._last
-        if not self._queue:
-            self._batch = seq
-        frames, seqs = [], []
-        wall_ns, mono_ns = self.clock.wall_ns(), self.clock.mono_ns()
-        for entry in entries:
-            fields = (
-                *(seq, self.epoch, entry.type, entry.v, wall_ns, mono_ns, 0),
-                *(entry.op_id, entry.cause, last, seq - self._batch, entry.payload),
-            )
-            body, last = stored(fields, self._pack)
-            frames.append(frame(body))
-            seqs.append(seq)
-            seq += 1
-        self._queue += frames
-        self._next_seq, self._last = seq, last
+            seqs = self._plan.add(entries, self.clock.wall_ns(), self.clock.mono_ns())
+            size = self._plan.size
+        if durable or len(self._plan.pieces) >= QUEUE_MAX:
+            self._flush(size, witness=witness)
         return seqs
 
     def flush(self) -> None:
         """A barrier over all that was appended before; raises LogFailed."""
         with self._order:
             self._must_live()
-            size = self._next_seq
+            size = self._plan.size
         self._flush(size)
 
-    def _flush(self, size: int) -> None:
+    def _flush(self, size: int, *, witness: bool = False) -> None:
         """Make the first `size` records durable, unless another caller just did."""
         with self._io:
-            if self.head.size >= size:
+            if self.head.size >= size and not witness:
                 return
             self._must_live()
             try:
-                fenced = self._write()
+                fenced = not self._write(witness)
             except OSError as error:
                 self._die(f"{type(error).__name__}: {error}")
                 raise self._failed() from error
@@ -206,18 +194,22 @@ class LogWriter:
                 self._die(self._successor())
                 raise self._failed()
 
-    def _write(self) -> bool:
-        """Write and sync the queue; True when a later claim exists afterwards."""
+    def _write(self, witness: bool) -> bool:
+        """Write and sync the queue; False when somebody else took over meanwhile."""
         with self._order:
-            batch, self._queue = self._queue, []
-            head = Head(self._next_seq, self._last.hex())
-        self._file.write(b"".join(batch))
-        self.syncs += 1
-        self._file.sync()
+            pieces, head = self._plan.take(), self._plan.head()
+        self._output.put(pieces)
         if self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None:
-            return True
+            return False
+        if witness or is_network(self._fs):
+            text = heads.text_of(self._plan.log_id, head)
+            try:
+                heads.publish(self.disk, self.root, self._next_head, text)
+            except FileExistsError:
+                return False
+            self._next_head += 1
         self.head = head
-        return False
+        return True
 
     def _successor(self) -> str:
         claim = claims.read_claim(self.disk, self.root, self.epoch + 1)
@@ -242,9 +234,11 @@ class LogWriter:
             self._abandon()
             return
         try:
-            self.flush()
+            with self._order:
+                self._plan.seal()
+            self._flush(self._plan.size, witness=True)
             self._die("it was closed")
-            self._file.close()
+            self._output.end()
             claims.release(self.disk, self.root, self.epoch)
         except BaseException as error:
             self._abandon()
@@ -255,15 +249,14 @@ class LogWriter:
 
     def _abandon(self) -> None:
         """Let go without a promise; what fails here was told by what killed the writer."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+        self._output.drop()
         with contextlib.suppress(OSError):
             claims.give_up(self.disk, self.root, self.epoch)
 
     def _work(self) -> None:
         while not self._stop.wait(INTERVAL_S):
             with self._order:
-                size, live = self._next_seq, self.alive
+                size, live = self._plan.size, self.alive
             if not live:
                 return
             try:

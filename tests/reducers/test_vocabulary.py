@@ -43,7 +43,7 @@ KNOWN = {
     "attempt.ended": (1, True, False),
     "run.finished": (1, True, True),
     "run.failed": (1, True, True),
-    "writer.claimed": (1, False, False),
+    "writer.claimed": (2, False, False),
     "writer.recovered": (1, False, False),
     "segment.opened": (1, False, False),
     "head.published": (1, False, False),

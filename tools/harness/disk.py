@@ -76,12 +76,14 @@ class SimDisk(Tree):
     Attributes:
         before: called with (call, path) before each call; it may raise `OSError` to fail
             the call or `Crash` to end the machine there.
+        fs: the type of file system that it says it is.
         calls: calls so far.
         file_syncs: how many files were synced.
         dir_syncs: how many directories were synced.
     """
 
     before: Callable[[str, str], None] | None = None
+    fs: str = "sim"
     calls: int = 0
     file_syncs: int = 0
     dir_syncs: int = 0
@@ -120,7 +122,9 @@ class SimDisk(Tree):
             node = self._node(path)
         except OSError:
             return None
-        return Stat(node.kind, len(node.data), node.mtime_ns)
+        names = self._split(path)[0].entries.values() if node.kind == "file" else ()
+        links = sum(one is node for one in names)  # in its directory: nobody links farther
+        return Stat(node.kind, len(node.data), node.mtime_ns, max(1, links))
 
     def listdir(self, path: str) -> list[str]:
         """Sorted names."""
@@ -201,6 +205,16 @@ class SimDisk(Tree):
         if node.kind != "link":
             raise error(errno.EINVAL, path)
         return node.data.decode()
+
+    def make_readonly(self, path: str) -> None:
+        """Nobody's rights are simulated; the name must be there."""
+        self.call("make_readonly", path)
+        self._node(path)
+
+    def fs_kind(self, path: str) -> str:
+        """What the scenario says."""
+        self.call("fs_kind", path)
+        return self.fs
 
     def sync_file(self, path: str) -> None:
         """Make an existing file's bytes durable."""

@@ -13,7 +13,7 @@ from jumar.engine import manifest
 from jumar.engine.disk import Disk
 from jumar.engine.layout import Layout
 from jumar.engine.log.reader import LogReader
-from jumar.engine.log.record import Record
+from jumar.engine.log.record import BadRecord, Record, refuse_stamps
 from jumar.engine.publish import Publisher
 from jumar.engine.storage import no_beat
 from jumar.reducers import events as ev
@@ -65,7 +65,9 @@ class Story:
         where = f"seq {record.seq}"
         try:
             event = decode(record.type, record.v, record.payload)
-        except JumarError as error:
+            if isinstance(event, Unknown):
+                refuse_stamps(record.payload)  # what is shown must be plain values
+        except (JumarError, BadRecord) as error:
             self.problems.append((record.seq, where, str(error)))
             return
         if isinstance(event, Unknown):

@@ -36,7 +36,7 @@ def verify(story: Story) -> Verdict:
     return Verdict(
         records=story.reader.size,
         segments=len(story.reader.chain),
-        head=story.reader.head.last_hash,
+        head=story.reader.last.hex(),
         end=story.reader.end,
         open=not story.state.finished,
         ignored=sum(not unknown.critical for _, unknown in story.unknown),

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jumar.engine.log.frame import BODY_MAX, OVERHEAD, frame, frames_behind, scan
-from jumar.engine.log.record import BadRecord, canonical, decode, encode
+from jumar.engine.log.record import (
+    BadRecord,
+    canonical,
+    decode,
+    encode,
+    refuse_stamps,
+    stored,
+)
+from jumar.reducers.errors import SchemaError
 
 BODIES = [b"first", b"x" * 300, b"\0", b"last one"]
 DATA = b"".join(frame(body) for body in BODIES)
@@ -83,7 +91,7 @@ def test_a_record_round_trips_and_one_meaning_has_one_form() -> None:
 
     assert (record.seq, record.type, record.payload) == (0, "x.y", {"a": [1.5], "b": 1})
     assert _body(payload={"a": [1.5], "b": 1}) == _body(payload={"b": 1, "a": [1.5]})
-    assert canonical(_body())
+    assert canonical(decode(_body()), _body())
 
 
 @pytest.mark.parametrize(
@@ -101,9 +109,6 @@ def test_a_record_round_trips_and_one_meaning_has_one_form() -> None:
         msgpack.packb([1] * 10),
         msgpack.packb([*[1] * 10, {1: 2}]),
         _body(payload={"e": msgpack.ExtType(5, b"x")}),
-        _body(payload={"e": msgpack.Timestamp(1)}),
-        _body(payload={"e": [0, {"f": msgpack.Timestamp(1 << 33, 7)}]}),
-        _body(payload={"e": msgpack.Timestamp(1 << 40)}),
         b"\x91" * 2000,
     ],
 )
@@ -112,12 +117,34 @@ def test_a_body_that_is_no_record_is_refused(body: bytes) -> None:
         decode(body)
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"e": msgpack.Timestamp(1)},
+        {"e": [0, {"f": msgpack.Timestamp(1 << 33, 7)}]},
+        {"e": msgpack.Timestamp(1 << 40)},
+    ],
+    ids=str,
+)
+def test_a_timestamp_is_stored_by_nobody_and_found_by_whoever_looks(
+    payload: dict[str, object],
+) -> None:
+    body = _body(payload=payload)
+
+    with pytest.raises(BadRecord):
+        refuse_stamps(decode(body).payload)
+    assert not canonical(decode(body), body)
+    fields = (0, 1, "x.y", 1, 5, 6, 0, None, None, b"\1" * 32, 0, payload)
+    with pytest.raises(SchemaError, match="extension type -1"):
+        stored(fields, msgpack.Packer().pack)
+
+
 def test_a_duplicate_key_is_not_canonical() -> None:
     """Last wins when it is decoded, so only the bytes can tell."""
     twice = _body().replace(b"\x82\xa1a", b"\x83\xa1b\x07\xa1a")
 
     assert decode(twice).payload["b"] == 1
-    assert not canonical(twice)
+    assert not canonical(decode(twice), twice)
 
 
 @given(st.binary(max_size=200))

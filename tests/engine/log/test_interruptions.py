@@ -122,8 +122,7 @@ def test_bytes_of_a_writer_that_is_still_awake_count_only_when_they_are_durable(
         if path.endswith(NAME) and name in ("read", "sync_file"):
             logs.disk.before = None
             awake.append(noted(66))
-            batch, awake._queue = awake._queue, []
-            awake._file.write(b"".join(batch))
+            awake._output._file.write(b"".join(awake._plan.take()))
             written.append(name)
             logs.disk.before = beside
 

@@ -85,8 +85,8 @@ def test_a_writer_that_closes_while_a_reader_looks_is_no_damage(
     log = logs.open()
     log.append(noted(0), durable=True)
     log.append(noted(1))
-    whole = b"".join(log._queue)
-    log._queue = [whole[:10]]
+    whole = b"".join(log._plan.pieces)
+    log._plan.pieces = [whole[:10]]
     log.flush()
 
     looks: list[str] = []
@@ -94,7 +94,7 @@ def test_a_writer_that_closes_while_a_reader_looks_is_no_damage(
     def closing(name: str, path: str) -> None:
         if len(looks) == 2:  # its header and its bytes were read
             logs.disk.before = None
-            log._file.write(whole[10:])
+            log._output._file.write(whole[10:])
             log.close()
         elif name == "read" and path.endswith(NAME):
             looks.append(path)
@@ -154,12 +154,12 @@ GOOD = Pred(NAME, 100, "0" * 64, 0)
         {"epoch": "1"},
         {"first_seq": None},
         {"prev": b"00"},
-        {"format": 2},
+        {"format": 0},
     ],
     ids=str,
 )
 def test_a_header_of_other_types_is_none(plain: dict[str, Any]) -> None:
-    header = Header(1, "0" * 32, 1, 0, "0" * 64, GOOD, {"host": "sim"})
+    header = Header(2, "0" * 32, 1, 0, "0" * 64, [], GOOD, {"host": "sim"})
     assert read_header(header_bytes(header)) is not None
 
     packed = {**attrs.asdict(header), **plain}

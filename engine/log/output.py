@@ -1,0 +1,60 @@
+"""The file that a log writer writes: pieces in, one segment durable before the next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import attrs
+
+from jumar.engine.disk import Disk, DiskFile
+from jumar.engine.log.assembly import Begin, Piece
+from jumar.engine.log.segment import begin
+
+
+@attrs.define
+class Output:
+    """
+    The open segment of one epoch.
+
+    Attributes:
+        syncs: fdatasyncs of records so far.
+    """
+
+    disk: Disk
+    root: str
+    syncs: int = 0
+    _file: DiskFile | None = None
+    _name: str = ""
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        """Write all of it, durably; a failed sync is not tried again by anybody."""
+        batch: list[bytes] = []
+        for piece in pieces:
+            if isinstance(piece, Begin):
+                self._sync(batch)
+                self.end()
+                self._file = begin(self.disk, self.root, piece.name, piece.header)
+                self._name, batch = piece.name, []
+            else:
+                batch.append(piece)
+        self._sync(batch)
+
+    def _sync(self, batch: Sequence[bytes]) -> None:
+        if batch:
+            assert self._file is not None
+            self._file.write(b"".join(batch))
+            self.syncs += 1
+            self._file.sync()
+
+    def end(self) -> None:
+        """Close a segment that is sealed; a late EIO or EDQUOT is raised here."""
+        if self._file is not None:
+            self._file.close()
+            self.disk.make_readonly(f"{self.root}/seg/{self._name}")
+
+    def drop(self) -> None:
+        """Close without a promise, after an error."""
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
