@@ -22,7 +22,7 @@ import msgpack
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import RunBusy
-from jumar.engine.storage import create_once
+from jumar.engine.storage import create_once, write_file
 
 _NAME: Final = re.compile(r"[0-9]{6}", re.ASCII)
 CLAIM_MAX: Final = 4096
@@ -148,9 +148,27 @@ def release(disk: Disk, root: str, epoch: int) -> None:
     disk.sync_dir(f"{root}/claims")
 
 
-def give_up(disk: Disk, root: str, epoch: int) -> None:
-    """Let go of an epoch whose writer died: unlike after a clean close, it may be torn."""
-    disk.create(f"{path_of(root, epoch)}.given-up").close()
+def give_up(disk: Disk, root: str, epoch: int, segment: str, durable: int) -> None:
+    """
+    Let go of an epoch whose writer died, and say how much of its last segment counts.
+
+    After a failed fsync the kernel may show bytes that it never wrote and will not write;
+    a successor on this machine could not tell.  They were not acknowledged.
+    """
+    told = msgpack.packb({"segment": segment, "durable": durable})
+    write_file(disk, f"{path_of(root, epoch)}.given-up", told)
+
+
+def durable_bytes(disk: Disk, root: str, epoch: int, segment: str) -> int | None:
+    """How much of a segment counts, if its writer gave up; None when nobody says."""
+    path = f"{path_of(root, epoch)}.given-up"
+    if disk.stat(path) is None:
+        return None
+    try:
+        plain = msgpack.unpackb(disk.read(path, 0, CLAIM_MAX), raw=False)
+        return int(plain["durable"]) if plain["segment"] == segment else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # torn: then the power failed, and no page cache is left either
 
 
 def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import attrs
 
 from jumar.engine.disk import Disk
+from jumar.engine.log.claims import durable_bytes
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.segment import (
     HEADER_MAX,
@@ -40,12 +41,21 @@ class Finding:
 
 @attrs.frozen
 class Link:
-    """One segment of the chain; `limit` is what its successor counted valid."""
+    """
+    One segment of the chain.
+
+    Attributes:
+        first: offset of its first record.
+        limit: bytes that its successor counted valid; None for the last one.
+        durable: bytes that count although there is no successor, when its writer died
+            and could still say so.
+    """
 
     name: str
     header: Header
     first: int
     limit: int | None
+    durable: int | None = None
 
 
 def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[Finding]]:
@@ -58,8 +68,15 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     """
     headers, findings = _headers(disk, f"{root}/seg", identity)
     for tip in sorted(headers, key=epoch_of, reverse=True):
+        durable = durable_bytes(disk, root, headers[tip][0].epoch, tip)
+        if durable is not None and durable < headers[tip][1]:
+            what = "orphan segment: its writer could not make its header durable"
+            findings.append(Finding(tip, 0, what, "warning"))
+            del headers[tip]
+            continue
         chain = _ancestry(tip, headers, identity)
         if chain is not None:
+            chain[-1] = attrs.evolve(chain[-1], durable=durable)
             used = {link.name: link for link in chain}
             findings += [
                 _off_chain(name, headers[name][0], chain)

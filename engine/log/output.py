@@ -19,13 +19,15 @@ class Output:
 
     Attributes:
         syncs: fdatasyncs of records so far.
+        durable: bytes of the open segment that a sync confirmed.
     """
 
     disk: Disk
     root: str
     syncs: int = 0
+    durable: int = 0
+    name: str = ""
     _file: DiskFile | None = None
-    _name: str = ""
 
     def put(self, pieces: Sequence[Piece]) -> None:
         """Write all of it, durably; a failed sync is not tried again by anybody."""
@@ -34,8 +36,9 @@ class Output:
             if isinstance(piece, Begin):
                 self._sync(batch)
                 self.end()
+                self.name, self.durable, batch = piece.name, 0, []
                 self._file = begin(self.disk, self.root, piece.name, piece.header)
-                self._name, batch = piece.name, []
+                self.durable = len(piece.header)
             else:
                 batch.append(piece)
         self._sync(batch)
@@ -43,15 +46,17 @@ class Output:
     def _sync(self, batch: Sequence[bytes]) -> None:
         if batch:
             assert self._file is not None
-            self._file.write(b"".join(batch))
+            data = b"".join(batch)
+            self._file.write(data)
             self.syncs += 1
             self._file.sync()
+            self.durable += len(data)
 
     def end(self) -> None:
         """Close a segment that is sealed; a late EIO or EDQUOT is raised here."""
         if self._file is not None:
             self._file.close()
-            self.disk.make_readonly(f"{self.root}/seg/{self._name}")
+            self.disk.make_readonly(f"{self.root}/seg/{self.name}")
 
     def drop(self) -> None:
         """Close without a promise, after an error."""

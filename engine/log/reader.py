@@ -91,6 +91,8 @@ class LogReader:
         # In this order: a writer that closes in between must not make its tail damage.
         closed = link.limit is None and self._was_closed(link)
         data = self.disk.read(f"{self.root}/seg/{link.name}")
+        self.tail_size = len(data)
+        data = data[: link.durable]
         limit = len(data) if link.limit is None else link.limit
         self._check_frozen(link, data, limit)
         found = scan(data, link.first, min(limit, len(data)))
@@ -99,7 +101,7 @@ class LogReader:
             found.bodies.pop()
         if found.bodies:
             self._check_header(link, data[: link.first], found.bodies[0])
-        self.tail_end, self.tail_size = found.end, len(data)
+        self.tail_end = found.end
         if self.mode != "salvage" and self.end == "corrupt":
             return
         yield from self._records(link, found)

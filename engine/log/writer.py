@@ -108,9 +108,9 @@ class LogWriter:
             writer._begin(who, chain)
         except BaseException:
             with contextlib.suppress(OSError):  # so that this process may try again
-                if writer is not None:
-                    writer._output.drop()
-                claims.give_up(disk, root, epoch)
+                output = Output(disk, root) if writer is None else writer._output
+                output.drop()
+                claims.give_up(disk, root, epoch, output.name, output.durable)
             raise
         if background:
             writer._thread = threading.Thread(
@@ -251,7 +251,8 @@ class LogWriter:
         """Let go without a promise; what fails here was told by what killed the writer."""
         self._output.drop()
         with contextlib.suppress(OSError):
-            claims.give_up(self.disk, self.root, self.epoch)
+            out = self._output
+            claims.give_up(self.disk, self.root, self.epoch, out.name, out.durable)
 
     def _work(self) -> None:
         while not self._stop.wait(INTERVAL_S):

@@ -58,9 +58,13 @@ class SimFile:
 
     def sync(self) -> None:
         """Make the bytes durable."""
-        self._call("sync")
+        try:
+            self._call("sync")
+        except OSError:
+            self._node.fail()
+            raise
         self._disk.file_syncs += 1
-        self._node.synced, self._node.pending = bytes(self._node.data), []
+        self._node.settle()
 
     def close(self) -> None:
         """Nothing is buffered; closing twice is harmless."""
@@ -218,10 +222,13 @@ class SimDisk(Tree):
 
     def sync_file(self, path: str) -> None:
         """Make an existing file's bytes durable."""
-        self.call("sync_file", path)
+        try:
+            self.call("sync_file", path)
+        except OSError:
+            self._node(path).fail()
+            raise
         self.file_syncs += 1
-        node = self._node(path)
-        node.synced, node.pending = bytes(node.data), []
+        self._node(path).settle()
 
     def sync_dir(self, path: str) -> None:
         """Make a directory's entries durable, with the other halves of its renames."""

@@ -32,6 +32,7 @@ class Node:
         entries: a directory's names, as readers see them.
         durable: what a power loss leaves of `entries`.
         pending: (start, end) of each write since the last sync.
+        lost: writes whose sync failed: readers see them, and no later sync keeps them.
     """
 
     kind: Kind
@@ -41,6 +42,18 @@ class Node:
     entries: dict[str, Node] = attrs.field(factory=dict)
     durable: dict[str, Node] = attrs.field(factory=dict)
     pending: list[tuple[int, int]] = attrs.field(factory=list)
+    lost: list[tuple[int, int]] = attrs.field(factory=list)
+
+    def settle(self) -> None:
+        """A sync: the bytes are durable, except those that an earlier one failed on."""
+        kept = bytearray(self.data)
+        for start, end in self.lost:
+            kept[start:end] = bytes(end - start)
+        self.synced, self.pending = bytes(kept), []
+
+    def fail(self) -> None:
+        """A sync that failed: the kernel takes the pages for clean and forgets them."""
+        self.lost, self.pending = [*self.lost, *self.pending], []
 
 
 def check_replace(node: Node, held: Node, path: str) -> None:
@@ -116,22 +129,27 @@ def forget(
         node.data = _torn(node, chance)
     else:
         node.entries = _some_names(node, chance, decided)
-    node.synced, node.durable, node.pending = bytes(node.data), dict(node.entries), []
+    node.synced, node.durable = bytes(node.data), dict(node.entries)
+    node.pending, node.lost = [], []
     for child in node.entries.values():
         forget(child, seen, chance, decided)
 
 
 def _torn(node: Node, chance: random.Random) -> bytearray:
-    """The synced bytes, and of each later write: all, none, a part, or zeros."""
+    """The synced bytes, and of each later write: all, none, a part, zeros, or a hole."""
     kept = bytearray(node.synced)
-    for start, end in node.pending:
-        how = chance.choice(("all", "none", "part", "zeros"))
+    for start, end in sorted([*node.lost, *node.pending]):
+        how = chance.choice(("all", "none", "part", "zeros", "hole"))
         stop = chance.randint(start, end) if how == "part" else end
         if how == "none":
             continue
         kept.extend(bytes(max(0, stop - len(kept))))  # a hole reads as zeros
         if how != "zeros":
             kept[start:stop] = node.data[start:stop]
+        if how == "hole":  # a page in the middle did not make it
+            first = chance.randint(start, end)
+            last = chance.randint(first, end)
+            kept[first:last] = bytes(last - first)
     return kept
 
 

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import random
 import threading
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
 
 from jumar.engine.clock import SystemClock
 from jumar.engine.errors import LogDamaged, LogFailed, RunBusy
@@ -28,8 +18,7 @@ from jumar.engine.log.segment import read_header
 from jumar.engine.log.writer import LogWriter
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import SchemaError
-from jumar.tools.harness.disk import Crash, SimDisk
-from jumar.tools.harness.world import SimClock, sim_writer
+from jumar.tools.harness.disk import Crash
 
 ROOT = "run/.jumar"
 
@@ -331,126 +320,3 @@ def test_a_second_writer_on_this_host_is_told_who_holds_the_run(tmp_path: Any) -
 def test_a_log_without_identity_says_so(logs: Any) -> None:
     with pytest.raises(LogDamaged, match="IDENTITY"):
         logs.reader()
-
-
-POWER = st.one_of(st.none(), st.integers(0, 2**16))
-
-
-class LogAgainstList(RuleBasedStateMachine):
-    """The log equals what was acknowledged, plus at most what was still unsure."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.disk, self.clock = SimDisk(), SimClock()
-        self.acked: list[int] = []
-        self.unsure: list[int] = []
-        self.n = 0
-        self._open()
-
-    def _open(self) -> None:
-        self.log = LogWriter.open(self.disk, ROOT, run_id="0" * 32, who=sim_writer(),
-                                  clock=self.clock, background=False)  # fmt: skip
-
-    @rule(n=st.integers(1, 3), at=st.integers(1, 3), how=POWER)
-    def crash_in_the_middle_of_a_flush(self, n: int, at: int, how: int | None) -> None:
-        """The write happened; the sync did not, or was not heard of."""
-        self.log.append_all([Entry("t", 1, {"n": self.n + k}) for k in range(n)])
-        self.unsure += range(self.n, self.n + n)
-        self.n += n
-        until = self.disk.calls + at
-
-        def dying(name: str, path: str) -> None:
-            if self.disk.calls >= until:
-                raise Crash
-
-        self.disk.before = dying
-        with contextlib.suppress(Crash):
-            self.log.flush()
-        self.disk.before = None
-        self._lose_power(how)
-        self._settle()
-        self._open()
-
-    @rule(size=st.integers(0, 3), durable=st.booleans())
-    def append(self, size: int, durable: bool) -> None:
-        numbers = list(range(self.n, self.n + size + 1))
-        self.n += size + 1
-        self.unsure += numbers
-        self.log.append_all([Entry("t", 1, {"n": n}) for n in numbers], durable=durable)
-        if durable:
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        self.acked += self.unsure
-        self.unsure = []
-
-    @rule()
-    def flush(self) -> None:
-        self.log.flush()
-        self._acknowledge()
-
-    @rule(how=POWER)
-    def crash_and_reopen(self, how: int | None) -> None:
-        self._lose_power(how)
-        self._settle()
-        self._open()
-
-    def _lose_power(self, how: int | None) -> None:
-        """None: a mere kill.  0: all unsynced is lost.  Else the seed of chance."""
-        if how is not None:
-            self.disk.power_loss(random.Random(how) if how else None)
-
-    @rule(at=st.integers(1, 25), how=POWER)
-    def crash_inside_an_open(self, at: int, how: int | None) -> None:
-        """Power fails at the n-th call of the recovery itself."""
-        until = self.disk.calls + at
-
-        def dying(name: str, path: str) -> None:
-            if self.disk.calls >= until:
-                raise Crash
-
-        self.disk.before = dying
-        try:
-            self._open()
-            self.disk.before = None
-        except Crash:
-            self.disk.before = None
-            self._lose_power(how)
-            self._settle()
-            self._open()
-        self._settle()
-
-    @rule()
-    def close_and_reopen(self) -> None:
-        self.log.close()
-        self._acknowledge()
-        self._open()
-
-    def _settle(self) -> None:
-        """What survived of the unsure ones is now known."""
-        self.acked = self._read()
-        self.unsure = []
-
-    def _read(self) -> list[int]:
-        reader = LogReader(self.disk, ROOT)
-        told = [r.payload["n"] for r in reader if r.type == "t"]
-        assert reader.end != "corrupt", reader.findings
-        sure = len(self.acked)
-        assert self.acked == told[:sure]
-        assert told[sure:] == self.unsure[: len(told) - sure]
-        return told
-
-    @invariant()
-    def nothing_acknowledged_is_lost(self) -> None:
-        self._read()
-
-
-def test_the_log_agrees_with_a_plain_list_over_crashes() -> None:
-    """Goal: no acknowledged event lost.  Method: a state machine with power losses."""
-    budget = 400 if os.environ.get("JUMAR_SOAK") else 40
-    run_state_machine_as_test(
-        LogAgainstList,
-        settings=settings(
-            max_examples=budget, stateful_step_count=25, derandomize=True, deadline=None
-        ),
-    )
