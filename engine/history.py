@@ -9,7 +9,8 @@ import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
-from jumar.engine.log.reader import LogReader, damaged
+from jumar.engine.log.damage import damaged
+from jumar.engine.log.reader import LogReader
 from jumar.engine.log.record import Record
 from jumar.reducers.errors import JumarError
 from jumar.reducers.events import Event

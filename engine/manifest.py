@@ -89,14 +89,24 @@ def read(disk: Disk, folder: str) -> Manifest | None:
     if stat is None or stat.kind != "file" or stat.size > SIZE_MAX:
         return None
     try:
-        plain = json.loads(disk.read(path))
-        while plain["schema"] != SCHEMA:
-            plain = LIFTS[plain["schema"]](plain)
-        parts = tuple(Part.from_plain(one) for one in plain["parts"])
-        head = Witness(**plain["head"])
-        return Manifest(plain["run_id"], plain["ckpt_id"], plain["epoch"], parts, head)
+        return parse(disk.read(path))
     except (ValueError, KeyError, TypeError, SchemaError):
         return None
+
+
+def parse(data: bytes) -> Manifest:
+    """
+    A manifest's bytes, of this version or an older one.
+
+    Raises:
+        ValueError, KeyError, TypeError, SchemaError: they are none.
+    """
+    plain = json.loads(data)
+    while plain["schema"] != SCHEMA:
+        plain = LIFTS[plain["schema"]](plain)
+    parts = tuple(Part.from_plain(one) for one in plain["parts"])
+    head = Witness(**plain["head"])
+    return Manifest(plain["run_id"], plain["ckpt_id"], plain["epoch"], parts, head)
 
 
 def undeclared(declared: Sequence[Declared], parts: Sequence[Part]) -> str | None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from jumar.engine.errors import AttemptOver, LogDamaged, RunBusy
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import JumarError
 from jumar.tools.views import listing, refs
+from jumar.tools.views.anchors import outside as outside_heads
 from jumar.tools.views.status import status as status_of
 from jumar.tools.views.story import Story
 from jumar.tools.views.text import clean, table
@@ -212,27 +215,32 @@ def why(run: Path, ref: str, as_json: bool) -> None:
 
 @cli.command()
 @run_argument
+@click.option(
+    "--head", "heads", multiple=True, metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A head kept elsewhere: a copy of .jumar/heads/*.head or of a jumar.json.",
+)  # fmt: skip
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64),
+              help="Processes that check segments.")  # fmt: skip
 @as_json
-def verify(run: Path, as_json: bool) -> None:
-    """Check frames, chain and life cycle of a log."""
+def verify(run: Path, heads: tuple[Path, ...], jobs: int, as_json: bool) -> None:
+    """Check frames, chain, seals, heads and life cycle of a log.
+
+    Records are anchored when a head that somebody else holds covers them (a checkpoint's
+    manifest, or FILE), signed only when just a signed head beside the log does, and
+    chained only otherwise: whoever can write the directory can rewrite those.
+    """
     story = _story(run)
-    said = verify_of(story)
+    outside = outside_heads(heads)
+    if jobs == 1:
+        said = verify_of(story, outside)
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            said = verify_of(story, outside, pool.map)
     if as_json:
         _emit(said.plain())
     else:
-        state = "OPEN: no terminal event" if said.open else "finished"
-        rows = [
-            (
-                "records",
-                f"{said.records} in {said.segments} segments, chain to {said.head[:12]}…",
-            ),
-            ("ends", f"{said.end}; {state}"),
-            ("ignored", f"{said.ignored} records of unknown ignorable types"),
-            *(("warning", f"{where}: {what}") for where, what in said.warnings),
-            *(("problem", f"{where}: {what}") for where, what in said.problems),
-            ("verdict", "not trusted" if said.problems else "ok"),
-        ]
-        click.echo("\n".join(table(rows)))
+        click.echo("\n".join(table(said.rows())))
     raise click.exceptions.Exit(UNTRUSTED if said.problems else FINE)
 
 

@@ -11,9 +11,10 @@ import attrs
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogDamaged
 from jumar.engine.log import claims, heads
+from jumar.engine.log.damage import damaged
 from jumar.engine.log.links import DAMAGE, Link
 from jumar.engine.log.merkle import Tree
-from jumar.engine.log.reader import LogReader, damaged
+from jumar.engine.log.reader import LogReader
 from jumar.engine.log.record import Head, Record
 from jumar.engine.log.segment import Pred
 

@@ -17,15 +17,15 @@ from typing import Literal
 import attrs
 
 from jumar.engine.disk import Disk
-from jumar.engine.errors import LogDamaged
 from jumar.engine.log.claims import path_of
+from jumar.engine.log.damage import acknowledged_behind, damaged, sha256_of
 from jumar.engine.log.frame import Scan, frames_behind, scan
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.links import Finding, Link, links
 from jumar.engine.log.record import BadRecord, Record, canonical, decode
 from jumar.engine.log.segment import Footer, read_footer
 
-Mode = Literal["strict", "tail", "salvage"]
+Mode = Literal["strict", "tail", "salvage", "audit"]
 End = Literal["end", "not_yet_visible", "corrupt"]
 
 
@@ -40,7 +40,8 @@ class LogReader:
 
     Attributes:
         mode: `strict` raises LogDamaged at the first corruption and checks that each body
-            is canonical; `tail` stops there; `salvage` goes on with whatever is readable.
+            is canonical; `tail` stops there; `salvage` goes on with whatever is readable;
+            `audit` does so and checks that each body is canonical.
         size: records read.
         last: hash of the last one.
         sealed: segments that end in a footer.
@@ -77,15 +78,39 @@ class LogReader:
         """Its name."""
         return self.chain[self._at].name
 
-    def __iter__(self) -> Iterator[Record]:
+    @property
+    def _goes_on(self) -> bool:
+        """Whether damage is passed by."""
+        return self.mode in ("salvage", "audit")
+
+    @property
+    def _checks_form(self) -> bool:
+        return self.mode in ("strict", "audit")
+
+    def begin(self) -> list[Link]:
+        """The segments that count; what is wrong with others is in `findings`."""
         self.chain, self.findings = links(self.disk, self.root, self.identity)
         if any(finding.severity == "error" for finding in self.findings):
             self._corrupt(self.findings.pop())
-        for at, link in enumerate(self.chain):
+        return self.chain
+
+    def __iter__(self) -> Iterator[Record]:
+        for at, link in enumerate(self.begin()):
             self._at = at
             yield from self._segment(link)
-            if self.end == "corrupt" and self.mode != "salvage":
+            if self.end == "corrupt" and not self._goes_on:
                 return
+
+    def part(self, at: int) -> Iterator[Record]:
+        """
+        The records of one segment alone, after `begin`.
+
+        What its header says of those before it is believed, for the caller to compare.
+        """
+        self._at, self.findings, self.end = at, [], "end"
+        header = self.chain[at].header
+        self.size, self.last = header.first_seq, bytes.fromhex(header.prev)
+        yield from self._segment(self.chain[at])
 
     def _segment(self, link: Link) -> Iterator[Record]:
         # In this order: a writer that closes in between must not make its tail damage.
@@ -102,19 +127,23 @@ class LogReader:
         if found.bodies:
             self._check_header(link, data[: link.first], found.bodies[0])
         self.tail_end = found.end
-        if self.mode != "salvage" and self.end == "corrupt":
+        if self.end == "corrupt" and not self._goes_on:
             return
         yield from self._records(link, found)
-        if self.mode != "salvage" and self.end == "corrupt":
+        if self.end == "corrupt" and not self._goes_on:
             return
         if footer is not None and self._is_sealed(link, footer, data, found):
             return
+        if footer is None and closed and link.header.peaks is not None:
+            self._corrupt(
+                Finding(link.name, found.end, "closed cleanly, and has no footer")
+            )
         damage = self._tail(link, data, found.end, closed, found.why)
-        if damage and self.mode == "salvage":
+        if damage and self._goes_on:
             yield from self._behind(link, data[:limit], found.end)
 
     def _records(self, link: Link, found: Scan) -> Iterator[Record]:
-        epoch, plain, salvage = link.header.epoch, self.mode != "strict", self.mode
+        epoch, plain = link.header.epoch, not self._checks_form
         for body, offset in zip(found.bodies, found.offsets, strict=False):
             # The common case inline; whatever is odd about a record is told by `_record`.
             try:
@@ -130,7 +159,7 @@ class LogReader:
             if not (follows and plain):
                 record = self._record(link, body, offset)
             if record is None:
-                if salvage != "salvage":
+                if not self._goes_on:
                     return
                 continue
             self.size, self.last = record.seq + 1, record.hash
@@ -145,8 +174,8 @@ class LogReader:
             "size": self.size,
             "last_hash": self.last.hex(),
         }
-        if tip or self.mode == "strict":  # else the successor's digest holds it as well
-            seen["sha256"] = _sha256(data, at)
+        if tip or self._checks_form:  # else the successor's digest holds it as well
+            seen["sha256"] = sha256_of(data, at)
         odd = [name for name, value in seen.items() if getattr(footer, name) != value]
         if odd:
             what = f"the footer's {', '.join(odd)} is not that of the segment"
@@ -154,7 +183,7 @@ class LogReader:
             return False
         self.sealed += 1
         if tip:
-            self.tail_sha256 = _sha256(data, found.end)
+            self.tail_sha256 = sha256_of(data, found.end)
             if found.end < len(data):
                 what = f"{len(data) - found.end} bytes behind the footer"
                 self.findings.append(Finding(link.name, found.end, what, "warning"))
@@ -189,7 +218,7 @@ class LogReader:
             self._corrupt(
                 Finding(link.name, len(data), f"{limit - len(data)} bytes are missing")
             )
-        elif _sha256(data, limit) != successor.sha256:
+        elif sha256_of(data, limit) != successor.sha256:
             self._blame(link, data, limit)
         if len(data) > limit:
             behind = len(scan(data, limit).bodies)
@@ -216,7 +245,7 @@ class LogReader:
         problem = self._problem(record, link, body)
         if problem is not None:
             self._corrupt(Finding(link.name, offset, problem))
-            if self.mode != "salvage":
+            if not self._goes_on:
                 return None
         return record
 
@@ -225,21 +254,21 @@ class LogReader:
             return f"record {record.seq} does not follow record {self.size - 1}"
         if record.epoch != link.header.epoch:
             return f"record {record.seq} is of epoch {record.epoch}"
-        if self.mode == "strict" and not canonical(record, body):
+        if self._checks_form and not canonical(record, body):
             return f"record {record.seq} is not in canonical form"
         return None
 
     def _tail(self, link: Link, data: bytes, at: int, closed: bool, why: str) -> bool:
         """How the segment ends; True when what stands at `at` is damage."""
         if link.limit is None:
-            self.tail_sha256 = _sha256(data, at)
+            self.tail_sha256 = sha256_of(data, at)
         if why == "end":
             return False
         if link.limit is not None:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and counted valid"))
         elif closed:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and closed cleanly"))
-        elif (later := self._acknowledged_behind(data, at)) is not None:
+        elif (later := acknowledged_behind(data, at, self.size)) is not None:
             what = f"unreadable ({why}) and acknowledged: a later batch stands at {later}"
             self._corrupt(Finding(link.name, at, what))
         else:
@@ -255,40 +284,9 @@ class LogReader:
         claim = path_of(self.root, link.header.epoch)
         return self.disk.stat(f"{claim}.released") is not None
 
-    def _acknowledged_behind(self, data: bytes, at: int) -> int | None:
-        """
-        The offset of a frame that proves the damaged bytes were acknowledged, or None.
-
-        Only the last batch may be torn, in any of its pages; damage that begins before
-        the last batch does is damage of bytes that a sync had made durable.
-        """
-        for offset, body in frames_behind(data, at):
-            try:
-                record = decode(body)
-            except BadRecord:
-                continue
-            if record.seq - record.back > self.size:
-                return offset
-        return None
-
     def _corrupt(self, finding: Finding) -> None:
         """Note it; in strict mode raise."""
         self.end = "corrupt"
         self.findings.append(finding)
         if self.mode == "strict":
             raise damaged(finding)
-
-
-def _sha256(data: bytes, end: int) -> str:
-    """Of the first bytes, hex."""
-    return hashlib.sha256(memoryview(data)[:end]).hexdigest()
-
-
-def damaged(finding: Finding) -> LogDamaged:
-    """The error of a finding."""
-    return LogDamaged(
-        "the log is damaged",
-        why=f"{finding.segment} at byte {finding.offset}: {finding.what}",
-        instead=finding.instead,
-        value=finding.segment,
-    )

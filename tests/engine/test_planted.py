@@ -18,7 +18,17 @@ import attrs
 import pytest
 
 from jumar.engine.layout import Layout
-from jumar.engine.log import chain, claims, frame, links, output, reader, segment, writer
+from jumar.engine.log import (
+    chain,
+    claims,
+    damage,
+    frame,
+    links,
+    output,
+    reader,
+    segment,
+    writer,
+)
 from jumar.engine.publish import Publisher
 from jumar.reducers import events as ev
 from jumar.reducers.errors import JumarError
@@ -77,7 +87,9 @@ def torn_tail_counted(patch: pytest.MonkeyPatch) -> None:
         if found.pred is None:
             return found
         data = disk.read(f"{root}/seg/{found.pred.name}")
-        whole = segment.Pred(found.pred.name, len(data), reader._sha256(data, len(data)), 0)
+        whole = segment.Pred(
+            found.pred.name, len(data), damage.sha256_of(data, len(data)), 0
+        )
         return attrs.evolve(found, pred=whole)
 
     patch.setattr(chain.Chain, "load", classmethod(load))

@@ -12,7 +12,8 @@ from jumar.engine.disk import Disk
 from jumar.engine.errors import RestoreError
 from jumar.engine.history import decoded
 from jumar.engine.layout import POINTER, Layout, parse
-from jumar.engine.log.reader import LogReader, damaged
+from jumar.engine.log.damage import damaged
+from jumar.engine.log.reader import LogReader
 from jumar.engine.publish import Publisher
 from jumar.engine.restart import Selection
 from jumar.reducers import events as ev
