@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 import structlog
 
 from jumar.engine.errors import LogFailed
+from jumar.engine.log import reserve
+from jumar.engine.log.journal import journals
 from jumar.engine.log.record import Entry, Head
 from jumar.engine.log.writer import LogWriter
-from jumar.reducers.events import CkptCommitted, Event, RunFailed, RunFinished
+from jumar.reducers.errors import JumarError
+from jumar.reducers.events import (
+    AttemptEnded,
+    CkptCommitted,
+    Event,
+    EvidenceSealed,
+    RunFailed,
+    RunFinished,
+)
 
 WITNESSED: Final = (CkptCommitted, RunFinished, RunFailed)
 """Events after which a head is left beside the log."""
+
+SEALED: Final = 2000
+"""Journal files that one event names: it stays far below the limit of a record."""
 
 logger = structlog.get_logger("jumar")
 
@@ -24,10 +37,12 @@ class Ledger:
     """
     Attributes:
         writer: the one writer of this epoch.
+        reopen: claims the next epoch, for the last words on a full disk.
         facts: logged here and not yet told to the other ranks.
     """
 
     writer: LogWriter
+    reopen: Callable[[], LogWriter]
     facts: list[Event] = attrs.field(factory=list)
 
     @property
@@ -75,6 +90,45 @@ class Ledger:
         """What is to be told now; each fact is told once."""
         facts, self.facts = tuple(self.facts), []
         return facts
+
+    def seal_evidence(self, attempt: int) -> None:
+        """Put the digests of an attempt's journals under the chain, as they are now."""
+        try:
+            found = list(journals(self.writer.disk, self.writer.root, attempt))
+        except OSError as error:
+            logger.warning("evidence journals could not be read", why=str(error))
+            return
+        self.log(
+            [
+                EvidenceSealed(attempt=attempt, journals=tuple(found[at : at + SEALED]))
+                for at in range(0, len(found), SEALED)
+            ]
+        )
+
+    def end(self, ended: AttemptEnded) -> None:
+        """
+        Write down why the attempt is over, and let go of the log.
+
+        A writer that died for want of space is past writing; a new epoch, paid for by
+        the reserve, says `run.failed` in its place.
+        """
+        try:
+            self.seal_evidence(ended.attempt)
+            self.log([ended])
+        except LogFailed as error:
+            if self.writer.full:
+                self._last_words(ended, error)
+        self.let_go()
+
+    def _last_words(self, ended: AttemptEnded, error: LogFailed) -> None:
+        self.let_go()
+        failed = RunFailed(attempt=ended.attempt, done=ended.done, error=error.why[:4096])
+        try:
+            reserve.spend(self.writer.disk, self.writer.root)
+            self.writer = self.reopen()
+            self.log([failed])
+        except (OSError, JumarError) as worse:
+            logger.error("the full disk took no last words", why=str(worse))
 
     def let_go(self) -> None:
         """Close the log; what cannot be written any more is told to the operator."""

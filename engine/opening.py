@@ -13,9 +13,11 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
+import structlog
 
 from jumar.engine import effects as fx
 from jumar.engine import errors, manifest
@@ -28,7 +30,9 @@ from jumar.engine.guard import Guard, NoGuard
 from jumar.engine.history import History
 from jumar.engine.layout import Layout
 from jumar.engine.ledger import Ledger
+from jumar.engine.log import reserve
 from jumar.engine.log.claims import Writer, this_process
+from jumar.engine.log.journal import Journal
 from jumar.engine.log.writer import LogWriter
 from jumar.engine.payload import Payload
 from jumar.engine.publish import Publisher
@@ -46,6 +50,7 @@ from jumar.reducers.policy import Policy
 from jumar.reducers.rules import Schedule
 from jumar.reducers.state import Ckpt, State
 
+logger = structlog.get_logger("jumar")
 VERSION: Final = "0.1.0"
 
 
@@ -80,9 +85,18 @@ class Setup:
         mode_of(self.restart)
 
     def run(self, state: State, ledger: Ledger | None) -> Run:
-        """The open attempt."""
+        """The open attempt; each rank begins its evidence journal."""
+        layout = Layout(self.directory)
+        journal = Journal(
+            self.disk, layout.log, state.attempt, self.coordinator.rank, self.clock
+        )
+        journal.note(
+            ev.RankJoined(
+                attempt=state.attempt, world=self.coordinator.world, **self.who.plain()
+            )
+        )
         return Run(
-            layout=Layout(self.directory),
+            layout=layout,
             state=state,
             coordinator=self.coordinator,
             disk=self.disk,
@@ -90,6 +104,7 @@ class Setup:
             payload=self.payload,
             guard=self.guard,
             ledger=ledger,
+            journal=journal,
             probe=self.probe,
         )
 
@@ -249,7 +264,8 @@ class Opening:
         if exists:
             self.history.catch_up(setup.disk, log)  # who cannot read may not write
         make_dirs(setup.disk, log)  # and syncs the names that a killed process made
-        writer = LogWriter.open(
+        claim = partial(
+            LogWriter.open,
             setup.disk,
             log,
             run_id=self.state.run_id or uuid.uuid4().hex,
@@ -257,13 +273,24 @@ class Opening:
             clock=setup.clock,
             background=setup.background,
         )
-        self.ledger = Ledger(writer)
+        writer = claim()
+        self.ledger = Ledger(writer, claim)
+        self._set_space_aside(log)
         self.history.catch_up(setup.disk, log)
         if not self.state.run_id:
             self.emit(ev.RunStarted(run_id=writer.run_id, version=VERSION, layout="native"))
         self._recovery().run()
+        if self.state.phase in ("begun", "selected"):  # it died without a word
+            self.ledger.seal_evidence(self.state.attempt)
         self._start_attempt()
         self.selection = Selection(self.state, self.publisher)
+
+    def _set_space_aside(self, log: str) -> None:
+        """A full disk takes no training, but may take the answer to why it ended."""
+        try:
+            reserve.ensure(self.setup.disk, log)
+        except OSError as error:
+            logger.warning("no space could be set aside for last words", why=str(error))
 
     def _recovery(self) -> Recovery:
         assert self.ledger is not None
@@ -327,8 +354,9 @@ class Opening:
             done=self.state.start_done,
             detail=str(error)[:4096],
         )
+        if self.state.phase != "begun":
+            self.ledger.let_go()
+            return
         with contextlib.suppress(errors.LogFailed):  # the first error is the one to raise
-            if self.state.phase == "begun":
-                self._note_damage()
-                self.ledger.log([ended])
-        self.ledger.let_go()
+            self._note_damage()
+        self.ledger.end(ended)

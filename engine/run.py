@@ -7,7 +7,6 @@ reads and writes the log and owns every name in the run directory.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -16,7 +15,7 @@ import attrs
 
 from jumar.engine import effects as fx
 from jumar.engine.boundary import Request
-from jumar.engine.errors import AttemptOver, LogFailed, SaveRejected
+from jumar.engine.errors import AttemptOver, SaveRejected
 from jumar.engine.exchange import Steps, drive
 from jumar.engine.saving import Saving
 from jumar.engine.session import Session
@@ -217,7 +216,9 @@ class Run(Session):
         if self.over or at_step(self.state, "live", done) is None:
             return conclude
         self.over = "the run is finished"
+        self._leave(done)
         if self.ledger is not None:
+            self.ledger.seal_evidence(self.state.attempt)
             self.ledger.log([ev.RunFinished(attempt=self.state.attempt, done=done)])
             self.ledger.let_go()
         return conclude
@@ -227,14 +228,20 @@ class Run(Session):
         if self.over:
             return
         self.over = f"the attempt ended: {reason}"
+        self._leave(done)
         if self.ledger is None:
             return
         ended = ev.AttemptEnded(
             attempt=self.state.attempt, reason=reason, done=done, detail=detail[:4096]
         )
-        with contextlib.suppress(LogFailed):  # a dead writer was told of already
-            self.ledger.log([ended])
-        self.ledger.let_go()
+        self.ledger.end(ended)
+
+    def _leave(self, done: int) -> None:
+        """The end of this rank's own evidence."""
+        self.journal.note(
+            ev.RankLeft(attempt=self.state.attempt, done=done, reason=self.over[:4096])
+        )
+        self.journal.close()
 
     def close(self) -> None:
         """Stop between steps; a later open goes on from the newest checkpoint."""

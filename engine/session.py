@@ -14,6 +14,7 @@ from jumar.engine.disk import Disk
 from jumar.engine.guard import Guard
 from jumar.engine.layout import Layout
 from jumar.engine.ledger import Ledger
+from jumar.engine.log.journal import Journal
 from jumar.engine.payload import Payload
 from jumar.engine.publish import Publisher
 from jumar.reducers.state import State
@@ -31,6 +32,7 @@ class Session:
     Attributes:
         state: what the log means, equal on all ranks at every boundary.
         ledger: rank 0's log; None on the other ranks.
+        journal: this rank's own evidence.
         over: why nothing more can be saved in this attempt; empty while it goes on.
         point: the last crash point that was passed, for error messages.
     """
@@ -43,6 +45,7 @@ class Session:
     payload: Payload
     guard: Guard
     ledger: Ledger | None
+    journal: Journal
     probe: Callable[[str], None] = no_probe
     over: str = ""
     point: str = ""

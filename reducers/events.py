@@ -43,6 +43,7 @@ from jumar.reducers.values import (
     Candidate,
     ComponentVector,
     Declared,
+    Journaled,
     Kept,
     Metric,
     Part,
@@ -192,14 +193,32 @@ class HeadPublished(Event):
     where: str = text("who holds it", size_max=255)
 
 
-@event("evidence.sealed", critical=False)
+@event("evidence.sealed", v=2, critical=False)
 class EvidenceSealed(Event):
-    """A rank's evidence journal was closed with this digest."""
+    """The evidence journals of an attempt, by digest; each rank's own file."""
 
     attempt: int = count("attempt number")
-    rank: int = count("rank")
-    name: str = text("journal file", size_max=255)
-    sha256: str = text("digest of the file", pattern=SHA256)
+    journals: tuple[Journaled, ...] = many(Journaled)
+
+
+@event("rank.joined", critical=False)
+class RankJoined(Event):
+    """First record of a rank's evidence journal: which process it is."""
+
+    attempt: int = count("attempt number")
+    world: int = count("ranks", lo=1)
+    host: str = text("host name", size_max=255)
+    pid: int = count("process id")
+    boot_id: str = text("kernel boot id", size_max=64)
+
+
+@event("rank.left", critical=False)
+class RankLeft(Event):
+    """Last record of a rank's evidence journal: its attempt is over."""
+
+    attempt: int = count("attempt number")
+    done: int = count("completed steps")
+    reason: str = text("one line", size_max=4096)
 
 
 @event("log.dropped", critical=False)

@@ -22,6 +22,12 @@ IGNORABLE: Final = "?"
 
 UPCASTERS: Final[Mapping[tuple[str, int], Callable[[Plain], Plain]]] = {
     ("writer.claimed", 1): lambda plain: {**plain, "fs": ""},
+    ("evidence.sealed", 1): lambda plain: {
+        "attempt": plain["attempt"],
+        "journals": [
+            {**{name: plain[name] for name in ("rank", "name", "sha256")}, "size": None}
+        ],
+    },
 }
 """(type, v) -> a pure function from that version's payload to the next one's."""
 

@@ -12,6 +12,7 @@ from jumar.reducers.fields import (
     counts,
     flag,
     many,
+    maybe_count,
     maybe_real,
     maybe_text,
     one,
@@ -76,6 +77,16 @@ class Part(Value):
     rank: int = count("rank that wrote it")
     size: int = count("bytes", lo=1)
     sha256: str = text("digest of its bytes", pattern=SHA256)
+
+
+@value
+class Journaled(Value):
+    """One file of a rank's evidence journal, as far as it was written by then."""
+
+    rank: int = count("rank that wrote it")
+    name: str = text("file name", size_max=255)
+    size: int | None = maybe_count("bytes that the digest covers; None: not noted")
+    sha256: str = text("digest of those bytes", pattern=SHA256)
 
 
 @value

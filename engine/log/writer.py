@@ -14,6 +14,7 @@ tried again, since the second one may report success for bytes that are lost.
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections.abc import Sequence
 from typing import Any, Final, Self
@@ -36,6 +37,7 @@ from jumar.reducers.events import WriterClaimed, WriterRecovered
 INTERVAL_S: Final = 0.05
 """How long a queued event may wait for company before the thread writes it."""
 
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 QUEUE_MAX: Final = 65_536
 """Queued records; beyond it the appending caller writes them itself: nothing is dropped."""
 
@@ -48,6 +50,7 @@ class LogWriter:
     Attributes:
         head: what is durable and acknowledged.
         alive: False after any error and after `close`.
+        full: it died for want of space.
     """
 
     disk: Disk
@@ -61,6 +64,7 @@ class LogWriter:
     _next_head: int
     _output: Output
     alive: bool = True
+    full: bool = False
     why: str = ""
     _closed: bool = False
     _order: threading.Lock = attrs.field(factory=threading.Lock)
@@ -185,7 +189,7 @@ class LogWriter:
             try:
                 fenced = not self._write(witness)
             except OSError as error:
-                self._die(f"{type(error).__name__}: {error}")
+                self._die_of(error)
                 raise self._failed() from error
             except BaseException as error:  # Ctrl-C: how much was written is not known
                 self._die(f"a write was broken off by {type(error).__name__}")
@@ -244,7 +248,7 @@ class LogWriter:
             self._abandon()
             if not isinstance(error, OSError):
                 raise
-            self._die(f"{type(error).__name__}: {error}")
+            self._die_of(error)
             raise self._failed() from error
 
     def _abandon(self) -> None:
@@ -264,6 +268,10 @@ class LogWriter:
                 self._flush(size)
             except LogFailed:
                 return  # the writer is dead: the next caller is told why
+
+    def _die_of(self, error: OSError) -> None:
+        self.full = error.errno in NO_SPACE
+        self._die(f"{type(error).__name__}: {error}")
 
     def _die(self, why: str) -> None:
         self.alive, self.why = False, why

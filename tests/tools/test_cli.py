@@ -147,7 +147,7 @@ def test_a_sequence_number_and_a_digest_are_references_too(
 
     for ref in (
         f"@seq:{committed['seq']}",
-        committed["payload"]["parts"][1]["sha256"][:10],
+        committed["payload"]["parts"][1]["sha256"][:40],
     ):
         assert json.loads(jumar("show", run, ref, "--json")[1])["ckpt_id"] == "live@300r0"
 

@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 
 from jumar.engine.log.audit import BESIDE, MANIFEST, OUTSIDE, Anchor, Apply, Audit, audit
+from jumar.reducers import events as ev
 from jumar.tools.views.anchors import beside, manifests
 from jumar.tools.views.story import Story
 
 Range = tuple[int, int]
-_OPEN = {True: "OPEN: no terminal event", False: "finished"}
+_OPEN = {True: "OPEN: no terminal event", False: "an event says that the run is over"}
 
 
 @attrs.frozen
@@ -97,7 +98,7 @@ def verify(story: Story, outside: Sequence[Anchor] = (), apply: Apply = map) -> 
         head=said.last_hash,
         root=said.root,
         end=story.reader.end,
-        open=not story.state.finished,
+        open=not _terminal(story),
         ignored=sum(not unknown.critical for _, unknown in story.unknown),
         anchored=(0, anchored),
         anchors={
@@ -110,6 +111,12 @@ def verify(story: Story, outside: Sequence[Anchor] = (), apply: Apply = map) -> 
         problems=tuple(dict.fromkeys(found)),
         warnings=tuple(dict.fromkeys([*story.warnings, *_told(said, "warning"), *silent])),
     )
+
+
+def _terminal(story: Story) -> bool:
+    """Whether an event says that the run is over, and no attempt began after it."""
+    told = story.of(ev.RunFinished, ev.RunFailed, ev.AttemptStarted)
+    return bool(told) and not isinstance(told[-1][1], ev.AttemptStarted)
 
 
 def _told(said: Audit, severity: str) -> list[tuple[str, str]]:
