@@ -122,9 +122,23 @@ class Publisher:
         return written
 
     def put(self, ckpt: Ckpt, source: str) -> None:
-        """Rename into place and sync the parent; a foreign entry there is moved aside."""
+        """
+        Rename into place and sync the parent; a foreign entry there is moved aside.
+
+        Raises:
+            ProtocolMisuse: this very checkpoint stands there: whoever took over while
+                this process slept has finished it, and it must not be moved.
+        """
         target = self.layout.place(ckpt)
         if self.disk.stat(target) is not None:
+            said = manifest.read(self.disk, target)
+            if said is not None and said.ckpt_id == ckpt.ckpt_id:
+                raise ProtocolMisuse(
+                    f"{ckpt.ckpt_id} is in its place already",
+                    why=f"its manifest is of writer epoch {said.epoch}",
+                    instead="restart the job: the next open tells what became of it",
+                    value=target,
+                )
             self._move_aside(target)
         self.disk.rename(source, target)
         self.disk.sync_dir(self.layout.family(ckpt.family))

@@ -123,7 +123,7 @@ class Saving:
         assert ledger is not None
         ckpt = run.state.ckpts[accepted.ckpt_id]
         try:
-            run.at("commit")
+            run.act("commit")
             written = run.publisher.place(
                 ckpt,
                 accepted,

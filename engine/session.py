@@ -56,7 +56,7 @@ class Session:
             disk=self.disk,
             layout=self.layout,
             rank=self.coordinator.rank,
-            at=self.at,
+            at=self.act,
             beat=self.coordinator.beat,
         )
 
@@ -64,6 +64,17 @@ class Session:
         """A place where a crash test may stand."""
         self.point = point
         self.probe(point)
+
+    def act(self, point: str) -> None:
+        """
+        The same, just before rank 0 changes a name: it looks whether it still leads.
+
+        Raises:
+            LogFailed: another process took over while this one slept.
+        """
+        self.at(point)
+        if self.ledger is not None:
+            self.ledger.writer.must_lead()
 
     @property
     def rank(self) -> int:

@@ -50,7 +50,7 @@ def _publish(run: Session, ledger: Ledger, family: str) -> None:
     newest = latest(run.state, family)
     assert newest is not None  # it was just committed
     try:
-        run.at("publish")
+        run.act("publish")
         if run.publisher.point(newest, ledger.epoch):
             ledger.note(pointed(newest))
     except OSError as error:
@@ -60,6 +60,7 @@ def _publish(run: Session, ledger: Ledger, family: str) -> None:
 def _quarantine(run: Session, ledger: Ledger, family: str) -> None:
     for ckpt in retention.to_quarantine(run.state, family):
         try:
+            ledger.writer.must_lead()
             aside = run.publisher.quarantine(ckpt)
         except OSError as error:
             logger.warning("not quarantined", ckpt=ckpt.ckpt_id, why=str(error))
@@ -84,7 +85,7 @@ def _prune(run: Session, ledger: Ledger, committed: Sequence[Ckpt]) -> None:
 
 def _start(run: Session, ledger: Ledger, victims: Sequence[tuple[Ckpt, str]]) -> list[Ckpt]:
     try:
-        run.at("prune")
+        run.act("prune")
     except OSError as error:
         for ckpt, _ in victims:
             ledger.note(_failed(ckpt, True, error))
@@ -100,6 +101,7 @@ def _start(run: Session, ledger: Ledger, victims: Sequence[tuple[Ckpt, str]]) ->
 
 def _hide(run: Session, ledger: Ledger, ckpt: Ckpt) -> bool:
     try:
+        ledger.writer.must_lead()  # whoever took over may have called it back
         hidden = run.publisher.hide(ckpt)
     except OSError as error:
         ledger.note(_failed(ckpt, True, error))
@@ -111,7 +113,7 @@ def _hide(run: Session, ledger: Ledger, ckpt: Ckpt) -> bool:
 
 def _delete(run: Session, ledger: Ledger, ckpt: Ckpt) -> None:
     try:
-        run.at("unlink")
+        run.act("unlink")
         run.publisher.delete(ckpt)
     except OSError as error:
         ledger.note(_failed(ckpt, False, error))

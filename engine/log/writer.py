@@ -24,12 +24,14 @@ import attrs
 from jumar.engine.clock import Clock
 from jumar.engine.disk import Disk
 from jumar.engine.errors import LogFailed
-from jumar.engine.log import claims, heads
+from jumar.engine.log import claims
 from jumar.engine.log.assembly import SEAL_BYTES, SEAL_RECORDS, Assembly
-from jumar.engine.log.chain import Chain, take_over
+from jumar.engine.log.chain import take_over
+from jumar.engine.log.fence import Fence
 from jumar.engine.log.identity import Identity
 from jumar.engine.log.output import Output
 from jumar.engine.log.record import Entry, Head
+from jumar.engine.log.segment import Pred
 from jumar.engine.mounts import is_network
 from jumar.engine.storage import make_dirs
 from jumar.reducers.events import WriterClaimed, WriterRecovered
@@ -60,8 +62,7 @@ class LogWriter:
     clock: Clock
     head: Head
     _plan: Assembly
-    _fs: str
-    _next_head: int
+    _fence: Fence
     _output: Output
     alive: bool = True
     full: bool = False
@@ -107,9 +108,11 @@ class LogWriter:
             chain, next_head = take_over(disk, root, identity.log_id, epoch)
             plan = Assembly(identity.log_id, epoch, who.plain(), chain.size, chain.last,
                             chain.tree, seal_bytes, seal_records)  # fmt: skip
+            fs = disk.fs_kind(root)
+            fence = Fence(disk, root, identity.log_id, epoch, is_network(fs), next_head)
             writer = cls(disk, root, identity.run_id, epoch, clock, plan.head(), plan,
-                         disk.fs_kind(root), next_head, Output(disk, root))  # fmt: skip
-            writer._begin(who, chain)
+                         fence, Output(disk, root))  # fmt: skip
+            writer._begin(who, chain.pred, fs)
         except BaseException:
             with contextlib.suppress(OSError):  # so that this process may try again
                 output = Output(disk, root) if writer is None else writer._output
@@ -123,10 +126,9 @@ class LogWriter:
             writer._thread.start()
         return writer
 
-    def _begin(self, who: claims.Writer, chain: Chain) -> None:
+    def _begin(self, who: claims.Writer, pred: Pred | None, fs: str) -> None:
         """A segment, and the first records of an epoch: who claimed it, what was left."""
-        pred = chain.pred
-        claimed: dict[str, Any] = {**who.plain(), "epoch": self.epoch, "fs": self._fs}
+        claimed: dict[str, Any] = {**who.plain(), "epoch": self.epoch, "fs": fs}
         begun = [WriterClaimed(**claimed, header=self._plan.begin(pred))]
         entries = [Entry.of(one) for one in begun]
         if pred is not None and pred.discarded_bytes:
@@ -180,6 +182,21 @@ class LogWriter:
             size = self._plan.size
         self._flush(size)
 
+    def must_lead(self) -> None:
+        """
+        A look, before something outside the log is changed: has nobody taken over?
+
+        It narrows the time in which a paused process can do harm, and cannot close it:
+        no file system can make an effect depend on a claim.
+
+        Raises:
+            LogFailed: somebody has, or the writer is dead.
+            OSError: the look failed; nothing is known, and the log goes on.
+        """
+        with self._io:
+            self._must_live()
+            self._must_hold(self._fence.holds(self.head))
+
     def _flush(self, size: int, *, witness: bool = False) -> None:
         """Make the first `size` records durable, unless another caller just did."""
         with self._io:
@@ -187,38 +204,29 @@ class LogWriter:
                 return
             self._must_live()
             try:
-                fenced = not self._write(witness)
+                leads = self._write(witness)
             except OSError as error:
                 self._die_of(error)
                 raise self._failed() from error
             except BaseException as error:  # Ctrl-C: how much was written is not known
                 self._die(f"a write was broken off by {type(error).__name__}")
                 raise
-            if fenced:
-                self._die(self._successor())
-                raise self._failed()
+            self._must_hold(leads)
 
     def _write(self, witness: bool) -> bool:
         """Write and sync the queue; False when somebody else took over meanwhile."""
         with self._order:
             pieces, head = self._plan.take(), self._plan.head()
         self._output.put(pieces)
-        if self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None:
-            return False
-        if witness or is_network(self._fs):
-            text = heads.text_of(self._plan.log_id, head)
-            try:
-                heads.publish(self.disk, self.root, self._next_head, text)
-            except FileExistsError:
-                return False
-            self._next_head += 1
-        self.head = head
-        return True
+        leads = self._fence.holds(head, witness=witness)
+        if leads:
+            self.head = head
+        return leads
 
-    def _successor(self) -> str:
-        claim = claims.read_claim(self.disk, self.root, self.epoch + 1)
-        who = f"process {claim.pid} on {claim.host}" if claim else "another process"
-        return f"{who} took over with epoch {self.epoch + 1}"
+    def _must_hold(self, leads: bool) -> None:
+        if not leads:
+            self._die(self._fence.successor())
+            raise self._failed()
 
     # --- ending ---
 

@@ -22,12 +22,12 @@ from jumar.engine.log import (
     chain,
     claims,
     damage,
+    fence,
     frame,
     links,
     output,
     reader,
     segment,
-    writer,
 )
 from jumar.engine.publish import Publisher
 from jumar.reducers import events as ev
@@ -143,7 +143,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(claims, name)
 
-    patch.setattr(writer, "claims", Blind())
+    patch.setattr(fence, "claims", Blind())
 
 
 LOG_BUGS = {
