@@ -8,7 +8,9 @@ import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.log.claims import durable_bytes
+from jumar.engine.log.frame import frames_behind
 from jumar.engine.log.identity import Identity
+from jumar.engine.log.record import is_record
 from jumar.engine.log.segment import (
     HEADER_MAX,
     Header,
@@ -67,6 +69,8 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     error: what it holds cannot be known, so nothing may be written behind it.
     """
     headers, findings = _headers(disk, f"{root}/seg", identity)
+    chain: list[Link] = []
+    cut_off: list[Link] = []
     for tip in sorted(headers, key=epoch_of, reverse=True):
         durable = durable_bytes(disk, root, headers[tip][0].epoch, tip)
         if durable is not None and durable < headers[tip][1]:
@@ -74,21 +78,20 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
             findings.append(Finding(tip, 0, what, "warning"))
             del headers[tip]
             continue
-        chain = _ancestry(tip, headers, identity)
-        if chain is not None:
-            chain[-1] = attrs.evolve(chain[-1], durable=durable)
-            used = {link.name: link for link in chain}
-            findings += [
-                _off_chain(name, headers[name][0], chain)
-                for name in sorted(headers.keys() - used)
-            ]
+        if any(tip == link.name for link in cut_off):
+            continue
+        back, problem = _ancestry(tip, headers, identity)
+        if problem is None:
+            chain = [*back[:-1], attrs.evolve(back[-1], durable=durable)]
             break
-    else:
-        chain = []
-        if headers:
-            what = "no segment leads back to the beginning"
-            findings.append(Finding(max(headers), 0, what))
-    return chain, sorted(findings, key=lambda finding: finding.severity == "error")
+        findings.append(problem)
+        cut_off = [*back, *cut_off]
+    used = {link.name for link in (*chain, *cut_off)}
+    findings += [
+        _off_chain(name, headers[name][0], chain) for name in sorted(headers.keys() - used)
+    ]
+    # What is cut off from the beginning is damage, and is shown to whoever salvages.
+    return [*chain, *cut_off], sorted(findings, key=lambda one: one.severity == "error")
 
 
 def _headers(
@@ -102,12 +105,19 @@ def _headers(
         except NewerFormat as error:
             findings.append(Finding(name, 0, f"of {error}", instead=NEWER))
             continue
-        if found is None or not _belongs(found[0], name, identity):
+        if found is None and _holds_records(disk.read(f"{folder}/{name}")):
+            findings.append(Finding(name, 0, "its header is damaged: records follow it"))
+        elif found is None or not _belongs(found[0], name, identity):
             what = "orphan segment: its header is torn, or of another log or name"
             findings.append(Finding(name, 0, what, "warning"))
         else:
             headers[name] = found
     return headers, findings
+
+
+def _holds_records(data: bytes) -> bool:
+    """A header is durable before the first record is written: so it was whole once."""
+    return any(is_record(body) for _, body in frames_behind(data, 0))
 
 
 def _off_chain(name: str, header: Header, chain: list[Link]) -> Finding:
@@ -132,16 +142,19 @@ def _belongs(header: Header, name: str, identity: Identity) -> bool:
 
 def _ancestry(
     tip: str, headers: dict[str, tuple[Header, int]], identity: Identity
-) -> list[Link] | None:
+) -> tuple[list[Link], Finding | None]:
+    """The way back from a segment, oldest first, and why it does not reach the start."""
     chain: list[Link] = []
     name, limit = tip, None
     while name in headers:
         header, first = headers[name]
-        chain.append(Link(name, header, first, limit))
+        chain.insert(0, Link(name, header, first, limit))
         if header.pred is None:
-            is_first = header.first_seq == 0 and header.prev == identity.digest.hex()
-            return chain[::-1] if is_first else None
+            if header.first_seq == 0 and header.prev == identity.digest.hex():
+                return chain, None
+            return chain, Finding(name, 0, "it follows nothing, and is not the beginning")
         if epoch_of(header.pred.name) >= epoch_of(name):
-            return None  # a header that names its own future
+            return chain, Finding(name, 0, "its header names its own future")
         name, limit = header.pred.name, header.pred.valid_bytes
-    return None
+    what = f"missing, or its header cannot be read, and {chain[0].name} follows it"
+    return chain, Finding(name, 0, what)

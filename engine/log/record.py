@@ -171,6 +171,15 @@ def decode(body: bytes) -> Record:
     return record
 
 
+def is_record(body: bytes) -> bool:
+    """Whether a body is a record."""
+    try:
+        decode(body)
+    except BadRecord:
+        return False
+    return True
+
+
 _unpack = msgpack.unpackb  # texts are str and map keys text or bytes by its defaults
 _sha256 = hashlib.sha256
 _ENVELOPE: Final = (int, int, str, int, int, int, int)

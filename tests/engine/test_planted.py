@@ -127,9 +127,9 @@ def frozen_count_ignored(patch: pytest.MonkeyPatch) -> None:
     """All bytes of a predecessor are read, those of a zombie too."""
     right = links._ancestry
 
-    def ancestry(*args: Any) -> list[links.Link] | None:
-        found = right(*args)
-        return found and [attrs.evolve(link, limit=None) for link in found]
+    def ancestry(*args: Any) -> tuple[list[links.Link], links.Finding | None]:
+        found, problem = right(*args)
+        return [attrs.evolve(link, limit=None) for link in found], problem
 
     patch.setattr(links, "_ancestry", ancestry)
 
