@@ -39,6 +39,8 @@ class LogReader:
     Attributes:
         mode: `strict` raises LogDamaged at the first corruption and checks that each body
             is canonical; `tail` stops there; `salvage` goes on with whatever is readable.
+        segment: while iterating, the name of the segment of the record just yielded.
+        offset: where its frame begins there, in bytes.
     """
 
     disk: Disk
@@ -53,6 +55,8 @@ class LogReader:
     tail_end: int = 0
     tail_size: int = 0
     tail_sha256: str = ""
+    segment: str = ""
+    offset: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.identity = Identity.read(self.disk, self.root)
@@ -104,6 +108,7 @@ class LogReader:
                     return
                 continue
             self.size, self.last = record.seq + 1, record.hash
+            self.segment, self.offset = link.name, offset
             yield record
         damage = self._tail(link, data, found.end, closed, found.why)
         if damage and self.mode == "salvage":
@@ -115,6 +120,7 @@ class LogReader:
             record = self._record(link, body, offset)
             if record is not None:
                 self.size, self.last = record.seq + 1, record.hash
+                self.segment, self.offset = link.name, offset
                 yield record
 
     def _check_header(self, link: Link, header: bytes, first: bytes) -> None:
