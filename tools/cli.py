@@ -18,6 +18,7 @@ import click
 import structlog
 
 from jumar.engine.errors import AttemptOver, LogDamaged, RunBusy
+from jumar.engine.layout import Layout
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import JumarError
 from jumar.tools.views import listing, refs
@@ -78,13 +79,17 @@ def _emit(plain: Any) -> None:
     click.echo(json.dumps(plain, indent=2, sort_keys=False, allow_nan=False))
 
 
-def _story(run: Path) -> Story:
-    """The story of a run; UsageError when there is none."""
+def _must_be_run(run: Path) -> None:
     if not (run / ".jumar" / "IDENTITY").exists():
         raise click.UsageError(
             f"{str(run)!r} is not a run directory: it holds no .jumar/IDENTITY. "
             "Name the directory that training was given."
         )
+
+
+def _story(run: Path) -> Story:
+    """The story of a run; UsageError when there is none."""
+    _must_be_run(run)
     return Story.read(RealDisk(), str(run))
 
 
@@ -147,18 +152,28 @@ def list_(run: Path, everything: bool, as_json: bool) -> None:
 
 @cli.command()
 @run_argument
+@click.argument("ref", required=False)
 @click.option("--type", "types", multiple=True, help="Only this event type (repeatable).")
+@click.option("--step", type=int, help="Only at this step.")
 @click.option("--since", type=int, default=0, help="Only from this sequence number on.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--full", is_flag=True, help="Whole payloads.")
 @as_json
-def log(run: Path, types: tuple[str, ...], since: int, full: bool, as_json: bool) -> None:
-    """The events, one a line."""
-    story = _story(run)
-    told = [
-        one
-        for one in story.told
-        if one[0].seq >= since and (not types or one[1].type in types)
-    ]
+def log(run: Path, full: bool, as_json: bool, **wished: Any) -> None:
+    """The events, one a line; with REF those about one checkpoint.
+
+    What is picked out is looked up in an index and read from the log.  Its life cycle is
+    then not judged: `verify` and `log` without options do that.
+    """
+    from jumar.tools.views import events
+
+    _must_be_run(run)
+    wish, story = events.Wish(**wished), None
+    # The kind of file system is not asked for yet: an unknown one gets no file in the run.
+    told = events.looked_up(RealDisk(), Layout(str(run)).log, "", wish)
+    if told is None:
+        story = _story(run)
+        told = events.told(story, wish)
     if as_json:
         _emit({"schema": "jumar.log/1", "events": [listing.event_row(one) for one in told]})
     elif full:
@@ -166,11 +181,11 @@ def log(run: Path, types: tuple[str, ...], since: int, full: bool, as_json: bool
             click.echo(clean(json.dumps(listing.event_row(one), allow_nan=False)))
     else:
         click.echo("\n".join(table([listing.one_line(one) for one in told])))
-    for record, unknown in story.unknown:
-        click.echo(
-            clean(f"unknown: seq {record.seq} {unknown.name} v{unknown.v}"), err=True
-        )
-    _end(story, FINE)
+    if story is not None:
+        for record, unknown in story.unknown:
+            text = f"unknown: seq {record.seq} {unknown.name} v{unknown.v}"
+            click.echo(clean(text), err=True)
+        _end(story, FINE)
 
 
 @cli.command()
