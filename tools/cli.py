@@ -21,7 +21,7 @@ from jumar.engine.errors import AttemptOver, LogDamaged, RunBusy
 from jumar.engine.layout import Layout
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import JumarError
-from jumar.tools.views import listing, refs
+from jumar.tools.views import events, listing, refs
 from jumar.tools.views.status import status as status_of
 from jumar.tools.views.story import Story
 from jumar.tools.views.text import clean, table
@@ -165,8 +165,6 @@ def log(run: Path, full: bool, as_json: bool, **wished: Any) -> None:
     What is picked out is looked up in an index and read from the log.  Its life cycle is
     then not judged: `verify` and `log` without options do that.
     """
-    from jumar.tools.views import events
-
     _must_be_run(run)
     wish, story = events.Wish(**wished), None
     # The kind of file system is not asked for yet: an unknown one gets no file in the run.

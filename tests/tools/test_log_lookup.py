@@ -213,5 +213,27 @@ def test_what_was_asked_for_and_does_not_fit_its_type_is_told(
     assert (code, len(out.splitlines()), "not trusted" in err) == (3, 4, True)
 
 
+def test_a_reference_to_a_step_that_nobody_saved_picks_nothing(
+    made: Made, said: Callable[..., Said]
+) -> None:
+    code, out, _ = said(made(DO), "250", "--json")
+
+    assert (code, json.loads(out)["events"]) == (0, [])
+
+
+def test_damage_that_comes_between_refresh_and_answer_is_told_by_the_story(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, refresh = made(DO), Index.refresh
+
+    def early(self: Index) -> None:
+        refresh(self)
+        damage(run, 0.6)
+
+    monkeypatch.setattr(Index, "refresh", early)
+
+    assert looked_up(RealDisk(), f"{run}/.jumar", "", Wish(since=1)) is None
+
+
 def test_no_limit_below_one(made: Made, said: Callable[..., Said]) -> None:
     assert said(made(DO), "--limit", "0")[0] == 2

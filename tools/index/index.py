@@ -36,7 +36,7 @@ class Index:
         place: the file, or None for memory.
         complete: False when the last refresh found damage: only what stands before it is
             indexed.
-        kinds: every (type, version) that the last refresh met, as stored.
+        kinds: every (type, version) that was met in the log, as stored.
     """
 
     disk: Disk
@@ -121,7 +121,7 @@ class Index:
 
     def _again(self, row: Row) -> Row:
         found = self.find(since=row.seq, limit=1)
-        if not found or found[0].seq != row.seq:
+        if not found:  # numbers have no gaps
             raise Stale(f"record {row.seq} is not in the log any more")
         return found[0]
 
@@ -155,7 +155,6 @@ class Index:
         """One pass over the log; Unusable when it does not contain the indexed head."""
         self._store = self._store or Store.empty(self.log_id)
         reader = LogReader(self.disk, self.log_root, mode="tail")
-        self.kinds = set()
         found = news(reader, self._store.head, self.kinds)
         self._store = extended(self._store, self.place, found)
         self.complete = reader.end != "corrupt"

@@ -88,7 +88,7 @@ class Store:
             Unusable: there is none, or not one of this log and this version.
         """
         with _usable():
-            if not place.is_file() or place.is_symlink():
+            if not place.is_file():  # a pipe would be waited for
                 raise Unusable(f"{place} is no file")
             db = _connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1")
             try:

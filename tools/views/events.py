@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,11 +17,13 @@ from jumar.reducers.errors import SchemaError
 from jumar.reducers.events import TYPES
 from jumar.reducers.schema import Unknown, decode
 from jumar.reducers.values import CKPT_ID
-from jumar.tools.index.index import Index
 from jumar.tools.index.place import place_for
 from jumar.tools.index.rows import bare, ckpt_of, step_of
 from jumar.tools.views import refs
 from jumar.tools.views.story import Story, Told
+
+if TYPE_CHECKING:
+    from jumar.tools.index.index import Index
 
 
 @attrs.frozen
@@ -72,6 +75,10 @@ def looked_up(disk: Disk, log_root: str, fs_kind: str, wish: Wish) -> list[Told]
     by_name = wish.ref is None or re.fullmatch(CKPT_ID, wish.ref)
     if wish == Wish() or not by_name:
         return None
+    from jumar.tools.index.index import (
+        Index,
+    )  # a quarter of a second that others do not pay
+
     place = place_for(log_root, fs_kind, Identity.read(disk, log_root).log_id)
     with contextlib.closing(Index.open(disk, log_root, place)) as index:
         index.refresh()

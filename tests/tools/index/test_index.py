@@ -7,7 +7,7 @@ import os
 import random
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from jumar.engine.errors import LogDamaged
 from jumar.engine.log.reader import LogReader
+from jumar.engine.real_disk import RealDisk
 from jumar.tools.index import build
 from jumar.tools.index.draft import Draft
+from jumar.tools.index.fetch import Stale, fetch
 from jumar.tools.index.index import Index
 from jumar.tools.index.rows import Row
 from jumar.tools.index.store import APPLICATION_ID, SCHEMA, Store, Unusable
@@ -224,27 +226,77 @@ SPOILERS = {
 }
 
 
+STILL_WHOLE = {"wal"}
+"""What changes nothing that an answer depends on."""
+
+
 @pytest.mark.parametrize("how", SPOILERS)
-@pytest.mark.parametrize("when", ["closed", "open"])
-def test_a_file_that_was_spoilt_is_replaced(
-    lab: Any, kit: Any, how: str, when: str
-) -> None:
-    whole = kit.content(lab.place) if lab.index() else []
-    index = Index.open(lab.disk, lab.root, lab.place)
-    if when == "closed":
-        index.close()
+def test_a_file_that_was_spoilt_is_replaced(lab: Any, kit: Any, how: str) -> None:
+    lab.index().close()
+    whole = kit.content(lab.place)
     SPOILERS[how](lab)
+    index = Index.open(lab.disk, lab.root, lab.place)
+    if how != "hash":  # only the log can tell
+        assert (index._store is not None) == (how in STILL_WHOLE)
     lab.write(400)
     index.refresh()
 
     assert lab.steps(index) == [100, 200, 300, 400]
     index.close()
-    again = lab.index()
-    assert lab.steps(again) == [100, 200, 300, 400]
+    assert lab.steps(lab.index()) == [100, 200, 300, 400]
     assert os.listdir(lab.place.parent) == ["index.sqlite"]
     if how != "folder":
         assert kit.content(lab.place)[:4] == whole[:4]
-        assert again._store is not None and not again._store.in_memory
+        assert Index.open(lab.disk, lab.root, lab.place)._store is not None
+
+
+@pytest.mark.parametrize("how", SPOILERS)
+def test_a_file_that_is_spoilt_while_it_is_open_is_replaced(lab: Any, how: str) -> None:
+    lab.index().close()
+    index = Index.open(lab.disk, lab.root, lab.place)
+    SPOILERS[how](lab)
+    assert set(lab.steps(index)) >= {100, 300}
+    lab.write(400)
+    index.refresh()
+
+    assert lab.steps(index) == [100, 200, 300, 400]
+    assert lab.steps(lab.index()) == [100, 200, 300, 400]
+
+
+@pytest.mark.parametrize("left", [b"", b"SQLite format 3\0", bytes(5000), b"x" * 99_999])
+def test_a_draft_that_was_left_behind_is_overwritten(
+    lab: Any, kit: Any, left: bytes
+) -> None:
+    lab.place.with_name("index.sqlite.draft").write_bytes(left)
+    index = lab.index()
+
+    assert lab.steps(index) == [100, 200, 300]
+    assert len(kit.content(lab.place)) == 5
+    assert os.listdir(lab.place.parent) == ["index.sqlite"]
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_no_journal_is_made_beside_it(
+    lab: Any, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Also from a file that somebody switched to another kind of journal."""
+    lab.index().close()
+    sql(f"PRAGMA journal_mode = {mode}")(lab)
+    names: list[str] = []
+    add = Store.add
+
+    def watched(self: Store, rows: Any, head: Any) -> None:
+        def seen() -> Iterator[Any]:
+            yield from rows
+            names.extend(os.listdir(lab.place.parent))
+
+        add(self, seen(), head)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "add", watched)
+    lab.write(400)
+    lab.index()
+
+    assert set(names) == {"index.sqlite", "index.sqlite.draft"}
 
 
 def test_the_index_of_another_log_is_replaced(lab: Any, kit: Any) -> None:
@@ -266,6 +318,8 @@ def test_a_log_that_was_rewritten_with_the_same_length_is_indexed_anew(lab: Any)
     index.refresh()
 
     assert twin.steps(index, since=4) == [600, 700]
+    assert twin.steps(index, step=700) == [700]
+    assert index.find(step=400) == []
 
 
 def _chain(lab: Any) -> list[Any]:
@@ -359,12 +413,17 @@ def test_an_index_in_memory_grows_too(lab: Any) -> None:
     assert lab.steps(index) == [100, 200, 300, 400]
 
 
-def test_who_finds_another_at_work_answers_from_memory(lab: Any, kit: Any) -> None:
+def test_who_finds_another_at_work_answers_from_memory(
+    lab: Any, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab.index()
     before = kit.content(lab.place)
     lab.write(400)
     draft = Draft.begin(lab.place)
-    index = lab.index()
+    index = Index.open(lab.disk, lab.root, lab.place)
+    monkeypatch.setattr(Store, "empty", lambda _: pytest.fail("it began from zero"))
+    index.refresh()
+    monkeypatch.undo()
 
     assert lab.steps(index) == [100, 200, 300, 400]
     assert kit.content(lab.place) == before
@@ -485,6 +544,19 @@ def test_a_record_of_another_length_than_most_is_read_whole(lab: Any, kit: Any) 
 
     (record,) = lab.index().read(lab.index().find(step=400))
     assert record.payload == big.payload
+
+
+def test_a_row_leads_to_no_file_but_a_segment(lab: Any, tmp_path: Path) -> None:
+    """Even when a whole frame with that number is there."""
+    lab = attrs.evolve(lab, disk=RealDisk(), root=str(tmp_path / "run/.jumar"))
+    lab.write(100)
+    segment, copied = tmp_path / f"run/.jumar/seg/{FIRST}", tmp_path / "run/.jumar/copied"
+    copied.write_bytes(segment.read_bytes())
+    (row,) = lab.index().find("test.saved")
+
+    with pytest.raises(Stale, match="is no segment"):
+        fetch(lab.disk, lab.root, row._replace(segment="../copied"))
+    assert fetch(lab.disk, lab.root, row).payload["done"] == 100
 
 
 def test_a_record_that_the_log_lost_is_damage(lab: Any) -> None:

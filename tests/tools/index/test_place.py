@@ -63,7 +63,7 @@ def test_a_link_or_a_file_in_the_place_of_scratch_is_refused(
     assert place_for("run/.jumar", "nfs", LOG_ID) is None
 
     folder.unlink()
-    folder.write_text("")
+    folder.touch(mode=0o600)
     assert place_for("run/.jumar", "nfs", LOG_ID) is None
 
 
