@@ -27,7 +27,7 @@ class Draft:
     @classmethod
     def begin(cls, place: Path) -> Self:
         """
-        An empty draft, locked; what a killed process left there is overwritten.
+        A draft, locked; what a killed process left there is to be overwritten.
 
         Raises:
             OSError: it cannot be made, or somebody else is making one.
@@ -40,7 +40,6 @@ class Draft:
             # Its maker may have published or dropped it between the two calls.
             if not draft._is_there():
                 raise BlockingIOError(f"{path} was replaced")
-            os.ftruncate(draft._fd, 0)
         except BaseException:
             os.close(draft._fd)
             raise

@@ -263,7 +263,30 @@ def test_a_file_that_is_spoilt_while_it_is_open_is_replaced(lab: Any, how: str) 
     assert lab.steps(lab.index()) == [100, 200, 300, 400]
 
 
-@pytest.mark.parametrize("left", [b"", b"SQLite format 3\0", bytes(5000), b"x" * 99_999])
+def _wal() -> bytes:
+    """The bytes of a database that keeps another kind of journal, with larger pages."""
+    with tempfile.NamedTemporaryFile(suffix=".sqlite") as file:
+        db = sqlite3.connect(file.name)
+        db.executescript(
+            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; CREATE TABLE t (x)"
+        )
+        db.close()
+        return Path(file.name).read_bytes()
+
+
+WAL = _wal()
+
+
+LEFT = {
+    "empty": b"",
+    "header": b"SQLite format 3\0",
+    "zeros": bytes(5000),
+    "garbage": b"x" * 99_999,
+    "wal": WAL,
+}
+
+
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
 def test_a_draft_that_was_left_behind_is_overwritten(
     lab: Any, kit: Any, left: bytes
 ) -> None:
