@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 NETWORK: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb", "9p", "afs",
-                  "glusterfs", "orangefs", "pvfs", "wekafs", "fuse")  # fmt: skip
+                  "glusterfs", "orangefs", "pvfs", "wekafs", "fuse.")  # fmt: skip
 """How the types of file systems with several clients begin; `fuse.*` may be any."""
 
 
 def is_network(kind: str) -> bool:
     """Whether other hosts may write there, so that this one may see old names."""
-    return kind.startswith(NETWORK)
+    return kind == "fuse" or kind.startswith(NETWORK)
 
 
 def kind_of(path: str, mountinfo: str) -> str:

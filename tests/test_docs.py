@@ -22,6 +22,7 @@ FOLDERS = (
     "adapters",
     "tools",
     "tools/harness",
+    "tools/index",
     "tests",
 )
 

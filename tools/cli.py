@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,25 +18,36 @@ import click
 import structlog
 
 from jumar.engine.errors import AttemptOver, LogDamaged, RunBusy
+from jumar.engine.layout import Layout
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import JumarError
-from jumar.tools.views import listing, refs
-from jumar.tools.views.anchors import outside as outside_heads
+from jumar.tools.check import verify
+from jumar.tools.shared import (
+    BUSY,
+    FINDINGS,
+    FINE,
+    UNTRUSTED,
+    USAGE,
+    as_json,
+    emit,
+    end,
+    must_be_run,
+    must_trust,
+    ref_argument,
+    run_argument,
+    story_of,
+    told_error,
+)
+from jumar.tools.views import events, listing, refs
 from jumar.tools.views.status import status as status_of
-from jumar.tools.views.story import Story
 from jumar.tools.views.text import clean, table
-from jumar.tools.views.verify import verify as verify_of
 from jumar.tools.views.why import why as why_of
 
-FINE, FINDINGS, USAGE, UNTRUSTED, BUSY = 0, 1, 2, 3, 4
 _CODES: Final[tuple[tuple[type[JumarError], int], ...]] = (
     (LogDamaged, UNTRUSTED),
     (RunBusy, BUSY),
     (AttemptOver, BUSY),
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-run_argument = click.argument("run", type=click.Path(path_type=Path))
-ref_argument = click.argument("ref")
 
 
 @click.group(
@@ -54,6 +63,9 @@ def cli() -> None:
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
+cli.add_command(verify)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: errors become one clear text and an exit code."""
     try:
@@ -66,43 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         sys.exit(130)
     except JumarError as error:
-        click.echo(_told(error), err=True)
+        click.echo(told_error(error), err=True)
         sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), USAGE))
     except BrokenPipeError:
         sys.exit(FINE)  # the reader of our output went away, as `head` does
-
-
-def _told(error: JumarError) -> str:
-    said = f"error: {error.what}\n  why:     {error.why}\n  instead: {error.instead}"
-    return "\n".join(clean(line) for line in said.split("\n"))
-
-
-def _emit(plain: Any) -> None:
-    click.echo(json.dumps(plain, indent=2, sort_keys=False, allow_nan=False))
-
-
-def _story(run: Path) -> Story:
-    """The story of a run; UsageError when there is none."""
-    if not (run / ".jumar" / "IDENTITY").exists():
-        raise click.UsageError(
-            f"{str(run)!r} is not a run directory: it holds no .jumar/IDENTITY. "
-            "Name the directory that training was given."
-        )
-    return Story.read(RealDisk(), str(run))
-
-
-def _end(story: Story, code: int) -> None:
-    """Leave with the code, or with 3 and the reason when the log cannot be trusted."""
-    if story.trusted:
-        raise click.exceptions.Exit(code)
-    for _, where, what in story.problems:
-        click.echo(clean(f"not trusted: {where}: {what}"), err=True)
-    raise click.exceptions.Exit(UNTRUSTED)
-
-
-def _must_trust(story: Story) -> None:
-    if not story.trusted:
-        _end(story, UNTRUSTED)
 
 
 @cli.command()
@@ -110,11 +89,11 @@ def _must_trust(story: Story) -> None:
 @as_json
 def status(run: Path, as_json: bool) -> None:
     """One screen: latest, best, what a restart would load, and what needs a look."""
-    story = _story(run)
-    _must_trust(story)
+    story = story_of(run)
+    must_trust(story)
     said = status_of(story)
     if as_json:
-        _emit(said.plain())
+        emit(said.plain())
     else:
         rows = [
             ("run", f"{said.run_id}  {said.phase}"),
@@ -130,7 +109,7 @@ def status(run: Path, as_json: bool) -> None:
             *(("finding", one) for one in said.findings),
         ]
         click.echo("\n".join(table(rows)))
-    _end(story, FINDINGS if said.findings else FINE)
+    end(story, FINDINGS if said.findings else FINE)
 
 
 @cli.command("list")
@@ -139,41 +118,49 @@ def status(run: Path, as_json: bool) -> None:
 @as_json
 def list_(run: Path, everything: bool, as_json: bool) -> None:
     """The checkpoints of a run."""
-    story = _story(run)
+    story = story_of(run)
     found = listing.rows(story, everything=everything)
     if as_json:
-        _emit({"schema": "jumar.list/1", "checkpoints": found})
+        emit({"schema": "jumar.list/1", "checkpoints": found})
     else:
         click.echo("\n".join(table([listing.COLUMNS, *map(listing.cells, found)])))
-    _end(story, FINE)
+    end(story, FINE)
 
 
 @cli.command()
 @run_argument
+@click.argument("ref", required=False)
 @click.option("--type", "types", multiple=True, help="Only this event type (repeatable).")
+@click.option("--step", type=int, help="Only at this step.")
 @click.option("--since", type=int, default=0, help="Only from this sequence number on.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
 @click.option("--full", is_flag=True, help="Whole payloads.")
 @as_json
-def log(run: Path, types: tuple[str, ...], since: int, full: bool, as_json: bool) -> None:
-    """The events, one a line."""
-    story = _story(run)
-    told = [
-        one
-        for one in story.told
-        if one[0].seq >= since and (not types or one[1].type in types)
-    ]
+def log(run: Path, full: bool, as_json: bool, **wished: Any) -> None:
+    """The events, one a line; with REF those about one checkpoint.
+
+    What is picked out is looked up in an index and read from the log.  Its life cycle is
+    then not judged: `verify` and `log` without options do that.
+    """
+    must_be_run(run)
+    wish, story = events.Wish(**wished), None
+    disk, root = RealDisk(), Layout(str(run)).log
+    told = events.looked_up(disk, root, disk.fs_kind(root), wish)
+    if told is None:
+        story = story_of(run)
+        told = events.told(story, wish)
     if as_json:
-        _emit({"schema": "jumar.log/1", "events": [listing.event_row(one) for one in told]})
+        emit({"schema": "jumar.log/1", "events": [listing.event_row(one) for one in told]})
     elif full:
         for one in told:
             click.echo(clean(json.dumps(listing.event_row(one), allow_nan=False)))
     else:
         click.echo("\n".join(table([listing.one_line(one) for one in told])))
-    for record, unknown in story.unknown:
-        click.echo(
-            clean(f"unknown: seq {record.seq} {unknown.name} v{unknown.v}"), err=True
-        )
-    _end(story, FINE)
+    if story is not None:
+        for record, unknown in story.unknown:
+            text = f"unknown: seq {record.seq} {unknown.name} v{unknown.v}"
+            click.echo(clean(text), err=True)
+        end(story, FINE)
 
 
 @cli.command()
@@ -182,18 +169,18 @@ def log(run: Path, types: tuple[str, ...], since: int, full: bool, as_json: bool
 @as_json
 def show(run: Path, ref: str, as_json: bool) -> None:
     """Everything that the log holds about one checkpoint."""
-    story = _story(run)
+    story = story_of(run)
     found = refs.resolve(story, ref)
     said = listing.shown(story, found)
     if as_json:
-        _emit(said)
+        emit(said)
     else:
         click.echo(clean(f"{found.ckpt_id or f'{found.family}@{found.done}'}"))
         for row in said["events"]:
             click.echo(clean(f"  seq {row['seq']}  {row['time']}  {row['type']}"))
             for key, value in row["payload"].items():
                 click.echo(clean(f"      {key}: {json.dumps(value)}"))
-    _end(story, FINE)
+    end(story, FINE)
 
 
 @cli.command()
@@ -202,46 +189,15 @@ def show(run: Path, ref: str, as_json: bool) -> None:
 @as_json
 def why(run: Path, ref: str, as_json: bool) -> None:
     """Why a checkpoint is gone, kept, or was never there."""
-    story = _story(run)
+    story = story_of(run)
     answer = why_of(story, refs.resolve(story, ref))
     if as_json:
-        _emit(answer.plain(ref))
+        emit(answer.plain(ref))
     else:
         click.echo(clean(answer.head))
         rows = [(f"  {line.what}", line.says, f"seq {line.seq}") for line in answer.lines]
         click.echo("\n".join(table(rows)))
-    _end(story, FINE if answer.fine else FINDINGS)
-
-
-@cli.command()
-@run_argument
-@click.option(
-    "--head", "heads", multiple=True, metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A head kept elsewhere: a copy of .jumar/heads/*.head or of a jumar.json.",
-)  # fmt: skip
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64),
-              help="Processes that check segments.")  # fmt: skip
-@as_json
-def verify(run: Path, heads: tuple[Path, ...], jobs: int, as_json: bool) -> None:
-    """Check frames, chain, seals, heads and life cycle of a log.
-
-    Records are anchored when a head that somebody else holds covers them (a checkpoint's
-    manifest, or FILE), signed only when just a signed head beside the log does, and
-    chained only otherwise: whoever can write the directory can rewrite those.
-    """
-    story = _story(run)
-    outside = outside_heads(heads)
-    if jobs == 1:
-        said = verify_of(story, outside)
-    else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            said = verify_of(story, outside, pool.map)
-    if as_json:
-        _emit(said.plain())
-    else:
-        click.echo("\n".join(table(said.rows())))
-    raise click.exceptions.Exit(UNTRUSTED if said.problems else FINE)
+    end(story, FINE if answer.fine else FINDINGS)
 
 
 @cli.command()
@@ -257,9 +213,9 @@ def simulate(file: Path, as_json: bool) -> None:
 
     verdict = judge(file.read_text(encoding="utf-8", errors="replace"))
     if as_json:
-        _emit(verdict.plain())
+        emit(verdict.plain())
     elif verdict.error is not None:
-        click.echo(_told(verdict.error), err=verdict.exit != FINE)
+        click.echo(told_error(verdict.error), err=verdict.exit != FINE)
     else:
         click.echo("\n".join(table([(k, json.dumps(v)) for k, v in verdict.final.items()])))
         for key, (wish, found) in verdict.differs.items():

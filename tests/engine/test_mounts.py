@@ -44,7 +44,7 @@ def test_an_empty_table_knows_nothing() -> None:
     [
         *((k, True) for k in ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs",
                               "smb3", "9p", "fuse.sshfs", "fuse")),
-        *((k, False) for k in ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "sim",
+        *((k, False) for k in ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "sim", "fuseblk",
                                "unknown")),
     ],
 )  # fmt: skip

@@ -14,6 +14,8 @@ import pytest
 
 from jumar.tools.cli import cli, main
 
+pytestmark = pytest.mark.usefixtures("scratch")
+
 Made = Callable[..., Path]
 SAVES: list[Any] = [
     {"save": 100, "metrics": {"loss": 0.9}},
