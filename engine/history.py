@@ -30,11 +30,13 @@ class History:
         state: the fold of every record up to `size`.
         size: records read.
         ignored: how many records of unknown ignorable types were passed over.
+        answered: the requests that records say they answer.
     """
 
     state: State = attrs.field(factory=State)
     size: int = 0
     ignored: int = 0
+    answered: set[str] = attrs.field(factory=set)
 
     def catch_up(self, disk: Disk, log: str) -> None:
         """
@@ -49,6 +51,8 @@ class History:
                 continue
             self._fold(record, event)
             self.size = record.seq + 1
+            if record.op_id is not None:
+                self.answered.add(record.op_id)
         if reader.end == "corrupt":
             raise damaged(reader.findings[-1])
 

@@ -74,6 +74,19 @@ class Ledger:
         self.log(events)
         self.facts.extend(events)
 
+    def answer(self, event: Event, op_id: str) -> None:
+        """
+        As `remark`, for what somebody asked for.
+
+        Args:
+            op_id: names the request, so that nobody answers it a second time.
+        """
+        self.facts.append(event)
+        try:
+            self.writer.append(Entry.of(event, op_id))
+        except LogFailed as error:
+            logger.error("a request could not be logged", why=str(error))
+
     def remark(self, *events: Event) -> None:
         """
         As `note`, between boundaries, where rank 0 is alone.

@@ -28,6 +28,7 @@ from jumar.engine.exchange import Steps, answer, ask, drive, gather
 from jumar.engine.foreign import refuse_foreign
 from jumar.engine.guard import Guard, NoGuard
 from jumar.engine.history import History
+from jumar.engine.inbox import Inbox
 from jumar.engine.layout import Layout
 from jumar.engine.ledger import Ledger
 from jumar.engine.log import reserve
@@ -105,6 +106,7 @@ class Setup:
             guard=self.guard,
             ledger=ledger,
             journal=journal,
+            inbox=Inbox(self.disk, layout.log),
             probe=self.probe,
         )
 
@@ -240,6 +242,7 @@ class Opening:
     ledger: Ledger | None = None
     publisher: Publisher = attrs.field(init=False)
     selection: Selection = attrs.field(init=False)
+    inbox: Inbox = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.publisher = self.setup.publisher()
@@ -282,6 +285,10 @@ class Opening:
         self._recovery().run()
         if self.state.phase in ("begun", "selected"):  # it died without a word
             self.ledger.seal_evidence(self.state.attempt)
+        self.inbox = Inbox(setup.disk, log, answered=self.history.answered)
+        for event in self.inbox.look(lambda: self.state, self.ledger):
+            fold(self.state, event)
+        self.ledger.take_facts()  # the others are told the whole state
         self._start_attempt()
         self.selection = Selection(self.state, self.publisher)
 
@@ -336,7 +343,9 @@ class Opening:
             )
         )
         self._recovery().rewrite_pointers()
-        return self.setup.run(self.state, self.ledger)
+        run = self.setup.run(self.state, self.ledger)
+        run.inbox = self.inbox
+        return run
 
     def _note_damage(self) -> None:
         """What the search for a source saw stays known, whether it found one or not."""

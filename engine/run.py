@@ -23,9 +23,8 @@ from jumar.reducers import events as ev
 from jumar.reducers.ballot import PartWish
 from jumar.reducers.checkpoints import at_step
 from jumar.reducers.errors import ProtocolMisuse
-from jumar.reducers.fold import fold_all
 from jumar.reducers.rules import Schedule
-from jumar.reducers.state import Ckpt, State
+from jumar.reducers.state import Ckpt
 from jumar.reducers.values import Metric
 
 
@@ -54,11 +53,6 @@ class Run(Session):
     def source_folder(self) -> str | None:
         """Where its parts lie."""
         return None if self.source is None else self.publisher.where(self.source)
-
-    def current(self) -> State:
-        """The state with what rank 0 logged since the last boundary, as a copy."""
-        facts = self.ledger.facts if self.ledger else ()
-        return fold_all(self.state.copy(), facts)
 
     # --- what happens ---
 

@@ -35,6 +35,8 @@ class Saving:
 
     def steps(self, request: Request) -> Steps[fx.Conclude]:
         """Drive the protocol to its end."""
+        if self.run.ledger is not None:
+            self.run.inbox.look(self.run.current, self.run.ledger)
         boundary = Boundary(
             state=self.run.state,
             rank=self.run.rank,

@@ -12,11 +12,13 @@ from jumar.engine.clock import Clock
 from jumar.engine.coordinator import Coordinator
 from jumar.engine.disk import Disk
 from jumar.engine.guard import Guard
+from jumar.engine.inbox import Inbox
 from jumar.engine.layout import Layout
 from jumar.engine.ledger import Ledger
 from jumar.engine.log.journal import Journal
 from jumar.engine.payload import Payload
 from jumar.engine.publish import Publisher
+from jumar.reducers.fold import fold_all
 from jumar.reducers.state import State
 
 
@@ -33,6 +35,7 @@ class Session:
         state: what the log means, equal on all ranks at every boundary.
         ledger: rank 0's log; None on the other ranks.
         journal: this rank's own evidence.
+        inbox: what operators ask; rank 0 looks into it.
         over: why nothing more can be saved in this attempt; empty while it goes on.
         point: the last crash point that was passed, for error messages.
     """
@@ -46,6 +49,7 @@ class Session:
     guard: Guard
     ledger: Ledger | None
     journal: Journal
+    inbox: Inbox
     probe: Callable[[str], None] = no_probe
     over: str = ""
     point: str = ""
@@ -59,6 +63,11 @@ class Session:
             at=self.act,
             beat=self.coordinator.beat,
         )
+
+    def current(self) -> State:
+        """The state with what rank 0 logged since the last boundary, as a copy."""
+        facts = self.ledger.facts if self.ledger else ()
+        return fold_all(self.state.copy(), facts)
 
     def at(self, point: str) -> None:
         """A place where a crash test may stand."""

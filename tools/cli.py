@@ -22,6 +22,7 @@ from jumar.engine.layout import Layout
 from jumar.engine.real_disk import RealDisk
 from jumar.reducers.errors import JumarError
 from jumar.tools.check import verify
+from jumar.tools.operate import pin, unpin
 from jumar.tools.shared import (
     BUSY,
     FINDINGS,
@@ -64,6 +65,8 @@ def cli() -> None:
 
 
 cli.add_command(verify)
+cli.add_command(pin)
+cli.add_command(unpin)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -171,12 +171,32 @@ def durable_bytes(disk: Disk, root: str, epoch: int, segment: str) -> int | None
         return None  # torn: then the power failed, and no page cache is left either
 
 
+def holder(disk: Disk, root: str, who: Writer) -> Claim | None:
+    """
+    Whoever may be writing now: unreleased, and not known to be dead.
+
+    A claim of another host counts, since nothing can be known of that process.
+    """
+    held = epochs(disk, root)
+    if not held or _let_go(disk, root, held[-1]):
+        return None
+    found = read_claim(disk, root, held[-1])
+    if found is None or (found.host == who.host and not who.alive(found)):
+        return None
+    return found
+
+
+def _let_go(disk: Disk, root: str, epoch: int) -> bool:
+    path = path_of(root, epoch)
+    return any(disk.stat(f"{path}.{how}") for how in ("released", "given-up"))
+
+
 def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:
-    if any(disk.stat(f"{path_of(root, epoch)}.{how}") for how in ("released", "given-up")):
+    if _let_go(disk, root, epoch):
         return
-    holder = read_claim(disk, root, epoch)
-    if holder is not None and who.alive(holder):
-        raise busy(holder, epoch)
+    found = read_claim(disk, root, epoch)
+    if found is not None and who.alive(found):
+        raise busy(found, epoch)
 
 
 def busy(holder: Claim | None, epoch: int) -> RunBusy:

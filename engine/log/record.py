@@ -38,10 +38,10 @@ class Entry:
     op_id: str | None = None
 
     @classmethod
-    def of(cls, event: Event) -> Self:
-        """The entry of an event."""
+    def of(cls, event: Event, op_id: str | None = None) -> Self:
+        """The entry of an event; `op_id` names the request that it answers."""
         name, v, payload = schema.encode(event)
-        return cls(name, v, payload)
+        return cls(name, v, payload, op_id=op_id)
 
 
 @attrs.frozen

@@ -146,10 +146,15 @@ class LogWriter:
         """Fdatasyncs of records so far."""
         return self._output.syncs
 
+    @property
+    def size(self) -> int:
+        """Records so far, durable or not."""
+        return self._plan.size
+
     # --- appending ---
 
     def append(self, entry: Entry, *, durable: bool = False) -> int:
-        """Append one record; returns its sequence number (see `append_all`)."""
+        """`append_all` of one record."""
         return self.append_all([entry], durable=durable)[0]
 
     def append_all(
@@ -184,10 +189,8 @@ class LogWriter:
 
     def must_lead(self) -> None:
         """
-        A look, before something outside the log is changed: has nobody taken over?
-
-        It narrows the time in which a paused process can do harm, and cannot close it:
-        no file system can make an effect depend on a claim.
+        A look, before something outside the log is changed: has nobody taken over?  It
+        narrows the time in which a paused process can do harm, and cannot close it.
 
         Raises:
             LogFailed: somebody has, or the writer is dead.

@@ -44,8 +44,8 @@ def test_an_empty_table_knows_nothing() -> None:
     [
         *((k, True) for k in ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs",
                               "smb3", "9p", "fuse.sshfs", "fuse")),
-        *((k, False) for k in ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "sim", "fuseblk",
-                               "unknown")),
+        *((k, False) for k in ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "sim",
+                               "fuseblk", "unknown")),
     ],
 )  # fmt: skip
 def test_some_kinds_have_several_clients(kind: str, network: bool) -> None:
