@@ -35,6 +35,8 @@ class Spec:
         good: an expression that is true for an allowed value.
         says: the rule in words, for errors and docs.
         decode: expression from plain to field value; raises if the shape is wrong.
+        read: an expression that is true for an allowed value that `decode` gave: what
+            decoding made certain is not looked at again.
         encode: expression from field value to plain.
         names: objects that these expressions mention.
     """
@@ -44,6 +46,12 @@ class Spec:
     decode: str = "{x}"
     encode: str = "{x}"
     names: Mapping[str, object] = {}
+    read: str | None = None
+
+    @property
+    def still(self) -> str:
+        """What is left to check of a decoded value."""
+        return self.good if self.read is None else self.read
 
 
 def _field(spec: Spec, default: Any = attrs.NOTHING) -> Any:
@@ -73,21 +81,24 @@ def _optional(spec: Spec) -> Spec:
         f"(None if {{x}} is None else {spec.decode})",
         f"(None if {{x}} is None else {spec.encode})",
         spec.names,
+        f"({{x}} is None or ({spec.still}))",
     )
 
 
 def _items(spec: Spec, size_max: int) -> Spec:
     item = {"good": spec.good.format(x="i"), "decode": spec.decode.format(x="i")}
     plain = spec.decode == "{x}"
+    each = f" and all([{item['good']} for i in {{x}}])" if plain else ""
     return Spec(
         f"type({{x}}) is tuple and len({{x}}) <= {size_max}"
         f" and all([{item['good']} for i in {{x}}])",
         f"tuple of at most {size_max} ({spec.says})",
-        "tuple(_list({x}))"
+        "tuple({x} if type({x}) is list else _list({x}))"
         if plain
         else f"tuple([{item['decode']} for i in _list({{x}})])",
         "list({x})" if plain else f"[{spec.encode.format(x='i')} for i in {{x}}]",
         {**spec.names, "_list": _list},
+        f"len({{x}}) <= {size_max}{each}",
     )
 
 
@@ -185,12 +196,13 @@ def many(cls: type) -> Any:
     return _field(_items(_nested(cls), ITEMS_MAX))
 
 
-def _nested(cls: type) -> Spec:
+def _nested(cls: Any) -> Spec:
     name = f"_{cls.__name__}"
     return Spec(
         f"type({{x}}) is {name}",
         cls.__name__,
-        f"{name}.from_plain({{x}})",
+        f"{name}_of({{x}})",
         "{x}.to_plain()",
-        {name: cls},
+        {name: cls, f"{name}_of": cls.from_plain},
+        "True",
     )

@@ -29,7 +29,8 @@ def fold(state: State, event: ev.Event) -> None:
     name = event.type
     phase = state.phase
     if name in ORDERED:
-        phase = advance(ATTEMPT, state.phase, name, f"attempt {state.attempt}")
+        after_it = ATTEMPT[phase].get(name)
+        phase = after_it or advance(ATTEMPT, phase, name, f"attempt {state.attempt}")
     ckpt_id = getattr(event, "ckpt_id", None)
     if ckpt_id is not None and name in _MOVES:
         status = _status(state, ckpt_id)

@@ -95,12 +95,13 @@ def _source(fields: list[attrs.Attribute[Any]]) -> str:
     """
     spec = {f.name: f.metadata["spec"] for f in fields}
 
-    def check(name: str, x: str) -> str:
-        return f"    if not ({spec[name].good.format(x=x)}): _refuse(_cls, {name!r}, {x})"
+    def check(name: str, good: str) -> str:
+        wrong = f"_refuse(_cls, {name!r}, {name})"
+        return "" if good == "True" else f"    if not ({good}): {wrong}"
 
-    built = [f"    {n} = self.{n}\n{check(n, n)}" for n in spec]
+    built = [f"    {n} = self.{n}\n{check(n, s.good.format(x=n))}" for n, s in spec.items()]
     read = [
-        f"    {n} = {s.decode.format(x=f'p[{n!r}]')}\n{check(n, n)}"
+        f"    {n} = {s.decode.format(x=f'p[{n!r}]')}\n{check(n, s.still.format(x=n))}"
         for n, s in spec.items()
     ]
     encoded = ", ".join(
@@ -111,8 +112,11 @@ def _source(fields: list[attrs.Attribute[Any]]) -> str:
             "def check(self):",
             *(built or ["    pass"]),
             "def decode(p):",
-            "    if type(p) is not dict or p.keys() != _names: _keys(_cls, _names, p)",
-            *read,
+            f"    if type(p) is not dict or len(p) != {len(spec)}: _keys(_cls, _names, p)",
+            "    try:",  # as many keys as fields, and each of them there: no other one is
+            *("    " + line.replace("\n", "\n    ") for line in read or ["    pass"]),
+            "    except KeyError:",
+            "        _keys(_cls, _names, p)",
             "    made = _new(_cls)",
             *(f"    _set_{n}(made, {n})" for n in spec),
             "    return made",

@@ -77,6 +77,7 @@ class BadRecord(ValueError):
 
 
 _NESTED: Final = (dict, list)
+_EXTENSIONS: Final = (msgpack.ExtType, msgpack.Timestamp)
 Pack = Callable[[Any], bytes]
 
 
@@ -110,7 +111,7 @@ def stored(fields: tuple[Any, ...], pack: Pack) -> tuple[bytes, bytes]:
         if len(body) > BODY_MAX:
             raise BadRecord(f"{len(body)} bytes are too large, the limit is {BODY_MAX}")
         record = decode(body)
-        refuse_stamps(record.payload)
+        refuse_extensions(record.payload)
         return body, record.hash
     except (ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
@@ -132,22 +133,18 @@ def _sorted(plain: Any) -> Any:
     return plain
 
 
-def _no_ext(code: int, data: bytes) -> Any:
-    raise BadRecord(f"extension type {code} is not allowed")
-
-
-def refuse_stamps(plain: Any) -> None:
+def refuse_extensions(plain: Any) -> None:
     """
-    BadRecord for the one extension type that msgpack decodes without asking its hook.
+    BadRecord for a value of an extension type of msgpack, its own timestamp included.
 
     Looked for where a record is made and where it is checked in full; the decoders of
     known types take exact types only, so no such value gets past them either.
     """
     for one in plain.values() if type(plain) is dict else plain:
-        if type(one) is msgpack.Timestamp:
-            raise BadRecord("extension type -1 is not allowed")
+        if type(one) in _EXTENSIONS:
+            raise BadRecord(f"a {type(one).__name__} is not allowed")
         if type(one) in _NESTED:
-            refuse_stamps(one)
+            refuse_extensions(one)
 
 
 def decode(body: bytes) -> Record:
@@ -158,9 +155,7 @@ def decode(body: bytes) -> Record:
         BadRecord: not msgpack, not this array, or a field of another type.
     """
     try:
-        fields = _unpack(body, ext_hook=_no_ext)
-    except BadRecord:
-        raise
+        fields = _unpack(body)
     except ValueError as error:
         raise BadRecord(f"not msgpack: {error}") from error
     if type(fields) is not list or tuple(map(type, fields)) not in _SHAPES:
@@ -199,7 +194,7 @@ def digest(body: bytes) -> bytes:
 def canonical(record: Record, body: bytes) -> bool:
     """Whether re-encoding gives the same bytes (no duplicate keys, no longer forms)."""
     try:
-        refuse_stamps(record.payload)
+        refuse_extensions(record.payload)
     except BadRecord:
         return False
     return encode(attrs.astuple(record, recurse=False)[:-1]) == body

@@ -6,16 +6,19 @@ import sys
 
 import torch
 
-from jumar.tools.bench import boundary, guard, log
+from jumar.tools.bench import boundary, guard, log, replay
 from jumar.tools.bench.pairs import Row
 from jumar.tools.views.text import table
+
+MEASURES = (guard.cost, guard.host_reads, log.durable, log.queued, boundary.syncs,
+            replay.speed, replay.memory)  # fmt: skip
 
 
 def main() -> int:
     """Print the table; exit 1 when a bar was not met in this run."""
     torch.set_num_threads(1)
     rows: list[Row] = []
-    for measure in (guard.cost, guard.host_reads, log.durable, log.queued, boundary.syncs):
+    for measure in MEASURES:
         print(f"measuring {measure.__module__}.{measure.__name__}", file=sys.stderr)
         rows.append(measure())
     cells = [[one.what, one.bar, one.seen, "yes" if one.holds else "NO", one.against]

@@ -42,12 +42,15 @@ def time_of(call: Callable[[], object], repeats: int) -> float:
 
 
 def ratios(
-    ours: Callable[[], object], theirs: Callable[[], object], repeats: int
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    repeats: int,
+    pairs: int = PAIRS,
 ) -> list[float]:
     """Sorted ratios ours/theirs of interleaved pairs, after one that is not counted."""
     time_of(ours, repeats), time_of(theirs, repeats)
     found = []
-    for i in range(PAIRS):
+    for i in range(pairs):
         first, second = (ours, theirs) if i % 2 == 0 else (theirs, ours)
         a, b = time_of(first, repeats), time_of(second, repeats)
         found.append(a / b if i % 2 == 0 else b / a)

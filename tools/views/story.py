@@ -13,7 +13,7 @@ from jumar.engine import manifest
 from jumar.engine.disk import Disk
 from jumar.engine.layout import Layout
 from jumar.engine.log.reader import LogReader
-from jumar.engine.log.record import BadRecord, Record, refuse_stamps
+from jumar.engine.log.record import BadRecord, Record, refuse_extensions
 from jumar.engine.publish import Publisher
 from jumar.engine.storage import no_beat
 from jumar.reducers import events as ev
@@ -66,7 +66,7 @@ class Story:
         try:
             event = decode(record.type, record.v, record.payload)
             if isinstance(event, Unknown):
-                refuse_stamps(record.payload)  # what is shown must be plain values
+                refuse_extensions(record.payload)  # what is shown must be plain values
         except (JumarError, BadRecord) as error:
             self.problems.append((record.seq, where, str(error)))
             return
