@@ -103,8 +103,8 @@ def _must_hold(chain: Chain, told: heads.Told | None, log_id: str) -> None:
             "the log is not the one that its newest head describes",
             why=f"the head tells of {told.size} records, root {told.root[:12]}; there are "
             f"{chain.size}, root {chain.head.root[:12]}: acknowledged records were cut "
-            "off or replaced",
-            instead=DAMAGE,
+            "off or replaced, or this host does not see them yet",
+            instead="on a network file system try again in a minute; else: " + DAMAGE,
             value=told.size,
         )
 
