@@ -14,6 +14,7 @@ from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import branch
 from jumar.tools.harness.cluster import Exchange
 from jumar.tools.harness.life import ROOT, STEPS, WORLD, Life, boundary, check
+from jumar.tools.harness.tamper import files_of
 from jumar.tools.views.story import Story
 from jumar.tools.views.verify import verify
 
@@ -80,6 +81,28 @@ def test_a_disk_without_even_the_reserve_ends_the_attempt_all_the_same() -> None
     life.runs = {}
     life.open()
     check(life)
+
+
+def test_a_disk_that_fills_up_at_any_byte_is_a_clean_end_and_a_clean_beginning() -> None:
+    """The disk takes so many bytes more: parts, manifest, log or names run out first."""
+    ends = set()
+    for room in range(0, 4000, 97):
+        life = Life()
+        life.open()
+        for done in STEPS[:2]:
+            life.save(done)
+        used = sum(map(len, files_of(life.disk, ROOT).values()))
+        life.disk.capacity = used + room
+        errors = [type(error).__name__ for error in saved(life, STEPS[2])]
+        assert len(set(errors)) == 1, errors
+        ends.add(errors[0])
+        said = Story.read(life.disk, ROOT)
+        assert said.trusted, said.problems
+        life.disk.capacity = None
+        life.runs = {}
+        life.open()
+        check(life)
+    assert ends == {"LogFailed", "NoneType"}
 
 
 @pytest.mark.parametrize("size", [0, 1, reserve.SIZE - 1])

@@ -25,10 +25,12 @@ from jumar.tools.harness.inode import (
     Crash,
     Node,
     Rename,
+    ShortWrite,
     check_replace,
     error,
     forget,
     settle_some,
+    walk,
 )
 from jumar.tools.harness.tree import Tree
 
@@ -49,12 +51,21 @@ class SimFile:
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append; not durable."""
-        self._call("write")
+        view = memoryview(data).cast("B")
+        try:
+            self._call("write")
+            self._disk.must_fit(view, self._path)
+        except ShortWrite as short:
+            self._append(view[: short.kept])
+            raise
+        self._append(view)
+        return view.nbytes
+
+    def _append(self, data: memoryview) -> None:
         start = len(self._node.data)
         self._node.data += data
         self._node.pending.append((start, len(self._node.data)))
         self._node.mtime_ns = self._disk.tick()
-        return memoryview(data).nbytes
 
     def sync(self) -> None:
         """Make the bytes durable."""
@@ -81,6 +92,8 @@ class SimDisk(Tree):
         before: called with (call, path) before each call; it may raise `OSError` to fail
             the call or `Crash` to end the machine there.
         fs: the type of file system that it says it is.
+        capacity: bytes of file data that it holds; what does not fit raises ENOSPC after
+            the part that did.  None: any number.
         calls: calls so far.
         file_syncs: how many files were synced.
         dir_syncs: how many directories were synced.
@@ -88,6 +101,7 @@ class SimDisk(Tree):
 
     before: Callable[[str, str], None] | None = None
     fs: str = "sim"
+    capacity: int | None = None
     calls: int = 0
     file_syncs: int = 0
     dir_syncs: int = 0
@@ -98,6 +112,17 @@ class SimDisk(Tree):
         self.calls += 1
         if self.before is not None:
             self.before(name, path)
+
+    def must_fit(self, data: memoryview, path: str) -> None:
+        """ShortWrite when the disk is full."""
+        if self.capacity is None:
+            return
+        files = {
+            id(node): len(node.data) for node in walk(self._root) if node.kind == "file"
+        }
+        left = max(0, self.capacity - sum(files.values()))
+        if data.nbytes > left:
+            raise ShortWrite(errno.ENOSPC, path, left)
 
     # --- the protocol ---
 
@@ -266,4 +291,4 @@ class SimDisk(Tree):
         forget(self._root, set(), chance, decided)
 
 
-__all__ = ["Crash", "SimDisk"]
+__all__ = ["Crash", "ShortWrite", "SimDisk"]

@@ -16,6 +16,14 @@ class Crash(BaseException):
     """The machine is gone: nothing after this call happens."""
 
 
+class ShortWrite(OSError):
+    """A write that failed after its first `kept` bytes."""
+
+    def __init__(self, code: int, path: str, kept: int) -> None:
+        super().__init__(code, os.strerror(code), path)
+        self.kept = kept
+
+
 def error(code: int, path: str) -> OSError:
     """The error that the operating system would raise."""
     return OSError(code, os.strerror(code), path)

@@ -10,7 +10,6 @@ what was met on the way: a search that never met a torn tail has not looked for 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from jumar.engine.errors import LogFailed
 from jumar.engine.log.reader import LogReader
 from jumar.engine.log.record import Entry
 from jumar.engine.log.writer import LogWriter
-from jumar.tools.harness.disk import Crash, SimDisk
+from jumar.tools.harness.disk import Crash, ShortWrite, SimDisk
 from jumar.tools.harness.world import SimClock, sim_writer
 
 ROOT = "run/.jumar"
@@ -139,14 +138,19 @@ class LogLife:
             self.disk.power_loss(power)
         self.log, self.asleep = None, []
 
-    def fail(self, at: int, code: int, act: Callable[[], None]) -> str:
-        """Let the `at`-th call of an act fail once; returns the name of that call."""
+    def fail(self, at: int, code: int, act: Callable[[], None], kept: int = 0) -> str:
+        """
+        Let the `at`-th call of an act fail once; returns the name of that call.
+
+        Args:
+            kept: bytes that a failing write still appends.
+        """
         until, failed = self.disk.calls + at, [""]
 
         def failing(name: str, path: str) -> None:
             if self.disk.calls == until:
                 failed[0] = name
-                raise OSError(code, os.strerror(code), path)
+                raise ShortWrite(code, path, kept)
 
         self.disk.before = failing
         with contextlib.suppress(LogFailed, OSError):

@@ -105,13 +105,15 @@ class Machine(RuleBasedStateMachine):
             SEEN["crash inside recovery"] += crashed
         self.recover()
 
-    @rule(act=ACTS, size=st.integers(1, 9), at=AT, code=CODES, how=POWER)
+    @rule(act=ACTS, size=st.integers(1, 9), at=AT, code=CODES, how=POWER,
+          kept=st.integers(0, 300))  # fmt: skip
     def a_call_fails_and_the_machine_crashes_after_the_recovery(
-        self, act: str, size: int, at: int, code: int, how: str | int | None
+        self, act: str, size: int, at: int, code: int, how: str | int | None, kept: int
     ) -> None:
         """An error, a recovery that believes what it sees, and then no power."""
-        failed = self.life.fail(at, code, lambda: self.act(act, size))
+        failed = self.life.fail(at, code, lambda: self.act(act, size), kept)
         SEEN[f"failed {failed}"] += 1
+        SEEN["short write"] += failed == "write" and kept > 0
         self.recover()
         self.life.read()
         self.life.lose(power(how))
