@@ -77,7 +77,7 @@ def build(run_id: str, accepted: CkptAccepted, parts: Sequence[Part], head: Head
         "reasons": list(accepted.reasons),
         "rankings": [ranking.to_plain() for ranking in accepted.rankings],
         "parts": [part.to_plain() for part in parts],
-        "head": attrs.asdict(head),
+        "head": head.plain(),
     }
     return json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 

@@ -50,7 +50,7 @@ class Assembly:
     Attributes:
         size: records so far, those that are not yet written included.
         last: hash of the last one.
-        tree: Merkle tree over all of them.
+        tree: Merkle tree over all of them, once `_settle` has seen them.
         pieces: what was not taken yet, in the order in which it is to be written.
     """
 
@@ -67,11 +67,13 @@ class Assembly:
     _bytes: int = 0
     _count: int = 0
     _digest: Any = attrs.field(factory=hashlib.sha256)
+    _unhashed: list[bytes] = attrs.field(factory=list)
     _batch: int = 0
     _pack: Pack = attrs.field(factory=packer)
 
     def begin(self, pred: Pred | None) -> str:
         """A segment that continues `pred`; returns the digest of its header, hex."""
+        self._settle()
         header = header_bytes(
             Header(
                 format=FORMAT,
@@ -114,7 +116,7 @@ class Assembly:
             seq += 1
         for body in bodies:
             self._put(frame(body))
-            self.tree.add(body)
+        self._unhashed += bodies
         seqs = list(range(self.size, seq))
         self.size, self.last = seq, last
         self._count += len(bodies)
@@ -122,11 +124,18 @@ class Assembly:
 
     def _put(self, framed: bytes) -> None:
         self.pieces.append(framed)
-        self._digest.update(framed)
         self._bytes += len(framed)
+
+    def _settle(self) -> None:
+        """Tree and digest of what was added: whoever writes pays, not whoever appends."""
+        bodies, self._unhashed = self._unhashed, []
+        for body in bodies:
+            self._digest.update(frame(body))
+            self.tree.add(body)
 
     def seal(self) -> Pred:
         """End the segment with its footer; returns it as a predecessor."""
+        self._settle()
         footer = Footer(
             count=self._count,
             size=self.size,
@@ -134,7 +143,9 @@ class Assembly:
             root=self.tree.root().hex(),
             sha256=self._digest.hexdigest(),
         )
-        self._put(footer_bytes(footer))
+        end = footer_bytes(footer)
+        self._put(end)
+        self._digest.update(end)
         return Pred(self._name, self._bytes, self._digest.hexdigest(), 0)
 
     def _roll(self, wall_ns: int, mono_ns: int) -> None:
@@ -143,7 +154,8 @@ class Assembly:
 
     def head(self) -> Head:
         """What is durable once all pieces are."""
-        return Head(self.size, self.last.hex(), self.tree.root().hex())
+        self._settle()
+        return Head(self.size, self.last.hex(), tuple(self.tree.peaks))
 
     def take(self) -> list[Piece]:
         """The pieces so far; they will be written as one batch a segment."""

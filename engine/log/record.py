@@ -22,6 +22,7 @@ import attrs
 import msgpack
 
 from jumar.engine.log.frame import BODY_MAX
+from jumar.engine.log.merkle import fold_peaks
 from jumar.reducers import schema
 from jumar.reducers.errors import SchemaError
 from jumar.reducers.events import Event
@@ -46,11 +47,20 @@ class Entry:
 
 @attrs.frozen
 class Head:
-    """How much of the log is durable: records, hash of the last, Merkle root (both hex)."""
+    """How much of the log is durable: records, hash of the last (hex), Merkle peaks."""
 
     size: int
     last_hash: str
-    root: str
+    peaks: tuple[bytes, ...]
+
+    @property
+    def root(self) -> str:
+        """Merkle root, hex; folded when somebody asks."""
+        return fold_peaks(self.peaks).hex()
+
+    def plain(self) -> dict[str, Any]:
+        """What a manifest keeps of it."""
+        return {"size": self.size, "last_hash": self.last_hash, "root": self.root}
 
 
 @attrs.define
