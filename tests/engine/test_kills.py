@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -38,18 +39,50 @@ def killed_run(where: Path, lines: int, delay_s: float) -> list[int]:
     return [int(line.split()[1]) for line in said if line.endswith("committed\n")]
 
 
+def suicide(where: Path, call: int) -> list[int]:
+    """Let the child kill itself at a file-system call; what it acknowledged before."""
+    child = subprocess.run(
+        [sys.executable, str(CHILD), str(where), str(call)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    lines = child.stdout.splitlines()
+    return [int(line.split()[1]) for line in lines if line.endswith("committed")]
+
+
+def whole(where: Path, acked: list[int]) -> None:
+    """The latest is never below what was acknowledged, and the log is whole."""
+    if not (where / ".jumar/IDENTITY").exists():
+        assert not acked
+        return
+    story = Story.read(RealDisk(), str(where))
+    newest = latest(story.state, "live")
+    assert not verify(story).problems
+    assert (newest.done if newest else 0) >= max(acked, default=0)
+    assert newest is None or story.damage(newest, digests=True) is None
+
+
 def test_a_process_that_is_killed_again_and_again_loses_no_acknowledged_commit(
     tmp_path: Path,
 ) -> None:
-    """The latest is never below what was acknowledged, and the log stays whole."""
+    """At any moment."""
     where, chance, acked = tmp_path / "run", random.Random(11), [0]
     for _ in range(KILLS):
         acked += killed_run(where, chance.randint(1, 12), chance.random() * 0.02)
-        story = Story.read(RealDisk(), str(where))
-        newest = latest(story.state, "live")
-
-        assert not verify(story).problems
-        assert (newest.done if newest else 0) >= max(acked)
-        assert newest is None or story.damage(newest, digests=True) is None
+        whole(where, acked)
     assert acked == sorted(acked), "each start went on above what was acknowledged"
     assert len(set(acked)) == len(acked)
+
+
+def test_a_process_that_dies_at_any_call_loses_no_acknowledged_commit(
+    tmp_path: Path,
+) -> None:
+    """Just before a file-system call, in the open and in the saves behind it."""
+    where, chance, acked = tmp_path / "run", random.Random(7), [0]
+    for _ in range(KILLS):
+        acked += suicide(
+            where, chance.choice((chance.randint(1, 80), chance.randint(80, 900)))
+        )
+        whole(where, acked)
+    assert acked == sorted(acked) and len(set(acked)) == len(acked)
+    assert len(acked) > 5

@@ -9,7 +9,6 @@ what was met on the way: a search that never met a torn tail has not looked for 
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -89,8 +88,9 @@ class LogLife:
 
     def replace(self) -> None:
         """Another process takes over while this one sleeps."""
-        self.asleep.append(self._writer)
+        sleeper = self._writer
         self.open()
+        self.asleep.append(sleeper)
 
     def wake(self, size: int) -> None:
         """A replaced writer goes on; nothing that it says may be acknowledged."""
@@ -153,18 +153,20 @@ class LogLife:
                 raise ShortWrite(code, path, kept)
 
         self.disk.before = failing
-        with contextlib.suppress(LogFailed, OSError):
+        try:
             act()
-        self.disk.before = None
-        if self.log is not None and not self.log.alive:
-            self.log.close()
-            self.log = None
+        except (LogFailed, OSError):
+            if self.log is not None and not self.log.alive:
+                self.log.close()
+            self.log = None  # who was told of an error ends
+        finally:
+            self.disk.before = None
         return failed[0]
 
     # --- what must hold ---
 
     def settle(self) -> None:
-        """What survived of the unsure ones is known now, and stays."""
+        """After an open: what survived of the unsure ones stays."""
         self.acked, self.unsure = self.read(), []
 
     def read(self) -> list[int]:

@@ -60,7 +60,7 @@ class Machine(RuleBasedStateMachine):
     def recover(self) -> None:
         """Open again unless a writer is there."""
         if self.life.log is None:
-            self.life.settle()
+            self.life.read()
             self.life.open()
 
     @rule(size=st.integers(1, 4), durable=st.booleans())

@@ -131,7 +131,7 @@ def check(life: LogLife, where: tuple[object, ...]) -> None:
         return
     SEEN.add(digest)
     try:
-        life.settle()
+        life.read()
         life.open()
         life.append(1, durable=True)
         life.read()
@@ -165,11 +165,11 @@ def test_every_call_of_every_operation_may_fail(code: int) -> None:
                     break
                 failed[name] += 1
                 life.log = None
-                life.settle()
+                life.read()
                 life.open()
                 life.append(1, durable=True)
                 life.lose(how)
-                life.settle()
+                life.read()
                 life.open()
                 at += 1
 

@@ -7,9 +7,9 @@ import os
 from jumar.tools.harness.log_machine import SEEN, search
 
 SOAK = bool(os.environ.get("JUMAR_SOAK"))
-SOMETIMES = ("torn tail", "orphan segment", "bytes of a zombie", "zombie", "fork", "sealed",
-             "crash inside recovery", "unsure and kept", "unsure and lost", "failed sync",
-             "failed write", "short write", "failed sync_dir")  # fmt: skip
+SOMETIMES = ("torn tail", "bytes of a zombie", "sealed", "crash inside recovery",
+             "unsure and kept", "unsure and lost")  # fmt: skip
+"""The rest, which chance meets less often, is asked of the longer run in `test_soak.py`."""
 
 
 def test_the_log_agrees_with_a_plain_list_and_the_search_met_everything() -> None:
