@@ -14,5 +14,6 @@ def test_no_acknowledged_record_is_lost_in_many_lives() -> None:
 
     for name in ("torn tail", "orphan segment", "bytes of a zombie", "zombie", "fork",
                  "sealed", "crash inside recovery", "unsure and kept", "failed write",
-                 "failed sync", "failed sync_dir", "failed create", "failed link"):  # fmt: skip
+                 "failed sync", "failed sync_dir", "failed create",
+                 "failed link"):  # fmt: skip
         assert seen[name], (name, seen)
