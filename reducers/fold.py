@@ -31,8 +31,8 @@ def fold(state: State, event: ev.Event) -> None:
     if name in ORDERED:
         after_it = ATTEMPT[phase].get(name)
         phase = after_it or advance(ATTEMPT, phase, name, f"attempt {state.attempt}")
-    ckpt_id = getattr(event, "ckpt_id", None)
-    if ckpt_id is not None and name in _MOVES:
+    ckpt_id = getattr(event, "ckpt_id", None) if name in _MOVES else None
+    if ckpt_id is not None:
         status = _status(state, ckpt_id)
         after = advance(CHECKPOINT, status, name, ckpt_id)
         _HANDLERS.get(name, _nothing)(state, event)
