@@ -204,3 +204,18 @@ def test_a_late_error_of_close_kills_the_writer() -> None:
     with pytest.raises(LogFailed, match="quota"):
         log.close()
     assert opened(disk).epoch == 2
+
+
+def test_heads_of_the_fence_alone_do_not_pile_up_and_older_writers_still_run_into_one(
+    network: SimDisk,
+) -> None:
+    sleeper = opened(network)
+    sleeper.append(_note(1), durable=True)
+    log = opened(network)
+    for n in range(60):
+        log.append_all([_note(n)], durable=True, witness=n % 20 == 0)
+
+    assert len(heads.ordinals(network, ROOT)) < 20
+    with pytest.raises(LogFailed, match="took over"):
+        blind(network, lambda: sleeper.append(_note(666), durable=True))
+    assert opened(network).epoch == 3
