@@ -52,7 +52,8 @@ class Verdict:
 
     def rows(self) -> list[tuple[str, str]]:
         """What people see."""
-        by = ", ".join(f"{n} {where}" for where, n in self.anchors.items() if n)
+        near = f"{self.anchors[BESIDE]} heads beside the log match"
+        by = f"{self.anchors[MANIFEST]} manifests, {self.anchors[OUTSIDE]} from outside"
         keys = ", ".join(self.signers)
         return [
             (
@@ -64,9 +65,9 @@ class Verdict:
                 "ends",
                 f"{self.end}; {'OPEN: no terminal event' if self.open else 'finished'}",
             ),
-            ("anchored", _range(self.anchored, f"heads that match: {by}")),
+            ("anchored", _range(self.anchored, f"by {by}")),
             ("signed only", _range(self.signed, f"keys not checked: {keys}")),
-            ("chained only", _range(self.chained, "no head covers them")),
+            ("chained only", _range(self.chained, f"{near}, nothing elsewhere")),
             ("ignored", f"{self.ignored} records of unknown ignorable types"),
             *(("warning", f"{where}: {what}") for where, what in self.warnings),
             *(("problem", f"{where}: {what}") for where, what in self.problems),
