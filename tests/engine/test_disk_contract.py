@@ -194,3 +194,32 @@ def test_a_write_that_the_kernel_cuts_short_goes_on_or_is_an_error(tmp_path: Pat
 
     assert refused == errno.EFBIG
     assert (tmp_path / "a").read_bytes() == b"0123"
+
+
+def test_a_file_knows_how_many_names_it_has(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    put(disk, f"{root}/a")
+    disk.link(f"{root}/a", f"{root}/b")
+
+    for name in ("a", "b"):
+        stat = disk.stat(f"{root}/{name}")
+        assert stat is not None and stat.links == 2
+    disk.unlink(f"{root}/a")
+    stat = disk.stat(f"{root}/b")
+    assert stat is not None and stat.links == 1
+
+
+def test_a_sealed_file_can_be_read_and_removed(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    put(disk, f"{root}/a", b"sealed")
+    disk.make_readonly(f"{root}/a")
+
+    assert disk.read(f"{root}/a") == b"sealed"
+    assert code(lambda: disk.make_readonly(f"{root}/none")) == errno.ENOENT
+    disk.unlink(f"{root}/a")
+    assert disk.stat(f"{root}/a") is None
+
+
+def test_a_disk_says_what_kind_it_is(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    assert disk.fs_kind(root)
