@@ -67,7 +67,7 @@ class Assembly:
     _bytes: int = 0
     _count: int = 0
     _digest: Any = attrs.field(factory=hashlib.sha256)
-    _unhashed: list[bytes] = attrs.field(factory=list)
+    _unhashed: list[tuple[bytes, bytes]] = attrs.field(factory=list)
     _batch: int = 0
     _pack: Pack = attrs.field(factory=packer)
 
@@ -115,8 +115,9 @@ class Assembly:
             bodies.append(body)
             seq += 1
         for body in bodies:
-            self._put(frame(body))
-        self._unhashed += bodies
+            framed = frame(body)
+            self._put(framed)
+            self._unhashed.append((body, framed))
         seqs = list(range(self.size, seq))
         self.size, self.last = seq, last
         self._count += len(bodies)
@@ -128,9 +129,9 @@ class Assembly:
 
     def _settle(self) -> None:
         """Tree and digest of what was added: whoever writes pays, not whoever appends."""
-        bodies, self._unhashed = self._unhashed, []
-        for body in bodies:
-            self._digest.update(frame(body))
+        records, self._unhashed = self._unhashed, []
+        for body, framed in records:
+            self._digest.update(framed)
             self.tree.add(body)
 
     def seal(self) -> Pred:

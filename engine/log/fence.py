@@ -33,6 +33,10 @@ class Fence:
     network: bool
     next_head: int
     _passing: list[int] = attrs.field(factory=list)
+    _later: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._later = claims.path_of(self.root, self.epoch + 1)
 
     def holds(self, head: Head, *, witness: bool = False) -> bool:
         """
@@ -42,7 +46,7 @@ class Fence:
             head: what is durable, for the head that is made.
             witness: make one also where a look is enough, as evidence.
         """
-        if self.disk.stat(claims.path_of(self.root, self.epoch + 1)) is not None:
+        if self.disk.stat(self._later) is not None:
             return False
         if witness or self.network:
             text = heads.text_of(self.log_id, head)
