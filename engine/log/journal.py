@@ -23,7 +23,7 @@ import structlog
 
 from jumar.engine.clock import Clock
 from jumar.engine.disk import Disk, DiskFile
-from jumar.engine.log.frame import frame, scan
+from jumar.engine.log.frame import BODY_MAX, frame, scan
 from jumar.engine.log.record import BadRecord, Entry, Pack, Record, decode, packer, stored
 from jumar.reducers.errors import JumarError
 from jumar.reducers.events import Event
@@ -33,6 +33,9 @@ MAGIC: Final = b"JUMARJN1"
 FILE_BYTES: Final = 64 * 1024
 FILES: Final = 4
 """A rank keeps at most this many files of about so many bytes of one attempt."""
+
+READ_MAX: Final = FILE_BYTES + 2 * BODY_MAX
+"""Bytes of a file that are looked at: no journal of ours is longer."""
 
 _FILE: Final = re.compile(r"[0-9]{8}\.seg", re.ASCII)
 _RANK: Final = re.compile(r"[0-9]{5}", re.ASCII)
@@ -160,8 +163,9 @@ def journals(disk: Disk, root: str, attempt: int) -> Iterable[Journaled]:
     if disk.stat(folder) is None:
         return
     for rank in filter(_RANK.fullmatch, disk.listdir(folder)):
-        for name in filter(_FILE.fullmatch, disk.listdir(f"{folder}/{rank}")):
-            data = disk.read(f"{folder}/{rank}/{name}")
+        names = [name for name in disk.listdir(f"{folder}/{rank}") if _FILE.fullmatch(name)]
+        for name in names[-FILES:]:
+            data = disk.read(f"{folder}/{rank}/{name}", 0, READ_MAX)
             yield Journaled(
                 rank=int(rank),
                 name=name,

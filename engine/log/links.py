@@ -20,6 +20,9 @@ from jumar.engine.log.segment import (
     read_header,
 )
 
+SEGMENT_MAX: Final = 1 << 30
+"""Bytes; one is sealed at 8 MiB and a batch, and is read as a whole."""
+
 DAMAGE: Final = (
     "`jumar verify RUN` shows what is readable; nothing was written.  Restore the segment "
     "from a copy, or begin in another directory"
@@ -100,6 +103,13 @@ def _headers(
     headers, findings = {}, []
     names = disk.listdir(folder) if disk.stat(folder) is not None else []
     for name in filter(is_segment, names):
+        stat = disk.stat(f"{folder}/{name}")
+        if stat is None:
+            continue  # a client of a network file system may know a name too early
+        if stat.kind != "file" or stat.size > SEGMENT_MAX:
+            what = f"no file, or of more than {SEGMENT_MAX} bytes, which nobody writes"
+            findings.append(Finding(name, 0, what))
+            continue
         try:
             found = read_header(disk.read(f"{folder}/{name}", 0, HEADER_MAX))
         except NewerFormat as error:

@@ -169,3 +169,15 @@ def test_a_header_of_other_types_is_none(plain: dict[str, Any]) -> None:
 
 def framed(plain: dict[str, Any]) -> bytes:
     return MAGIC + frame(msgpack.packb(plain, use_bin_type=True))
+
+
+def test_what_is_no_file_or_far_too_long_is_not_read(logs: Any, noted: Any) -> None:
+    logs.open().append(noted(0), durable=True)
+    name = "000002-000000000002.seg"
+    logs.disk.symlink("/etc/passwd", f"{ROOT}/seg/{name}")
+
+    reader = logs.reader("salvage")
+    assert len(list(reader)) == 2
+    assert [(f.segment, f.severity) for f in reader.findings] == [(name, "error")]
+    with pytest.raises(LogDamaged, match="no file"):
+        logs.open()
