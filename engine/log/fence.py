@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Final
-
 import attrs
 
 from jumar.engine.disk import Disk
 from jumar.engine.log import claims, heads
 from jumar.engine.log.record import Head
-
-PASSING: Final = 8
-"""Heads without a witness to bear that a writer leaves behind itself."""
 
 
 @attrs.define
@@ -32,7 +26,6 @@ class Fence:
     epoch: int
     network: bool
     next_head: int
-    _passing: list[int] = attrs.field(factory=list)
     _later: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -54,22 +47,8 @@ class Fence:
                 heads.publish(self.disk, self.root, self.next_head, text)
             except FileExistsError:
                 return False
-            if not witness:
-                self._passing.append(self.next_head)
             self.next_head += 1
-            self._sweep()
         return True
-
-    def _sweep(self) -> None:
-        """
-        Remove our older heads that were made for the fence alone.
-
-        Those of a takeover stay for ever: they are what an older writer runs into.
-        """
-        while len(self._passing) > PASSING:
-            path = heads.path_of(self.root, self._passing.pop(0))
-            with contextlib.suppress(FileNotFoundError):
-                self.disk.unlink(path)
 
     def successor(self) -> str:
         """Who took over, in words."""

@@ -206,16 +206,22 @@ def test_a_late_error_of_close_kills_the_writer() -> None:
     assert opened(disk).epoch == 2
 
 
-def test_heads_of_the_fence_alone_do_not_pile_up_and_older_writers_still_run_into_one(
-    network: SimDisk,
-) -> None:
+def test_the_name_of_a_head_is_never_free_again(network: SimDisk) -> None:
+    """However many barriers pass while a successor reads, one of the two is stopped."""
     sleeper = opened(network)
-    sleeper.append(_note(1), durable=True)
-    log = opened(network)
-    for n in range(60):
-        log.append_all([_note(n)], durable=True, witness=n % 20 == 0)
+    acked: list[int] = []
 
-    assert len(heads.ordinals(network, ROOT)) < 20
+    def beside(name: str, path: str) -> None:
+        if name == "create" and "/heads/" in path and not acked:
+            network.before = None
+            for n in range(30):
+                blind(network, lambda n=n: sleeper.append(_note(n), durable=True))
+                acked.append(n)
+
+    network.before = beside
+    opened(network).append(_note(666), durable=True)
+
+    notes = [r.payload["n"] for r in LogReader(network, ROOT) if r.type == "test.note"]
+    assert notes == [*acked, 666] and len(acked) == 30
     with pytest.raises(LogFailed, match="took over"):
-        blind(network, lambda: sleeper.append(_note(666), durable=True))
-    assert opened(network).epoch == 3
+        blind(network, lambda: sleeper.append(_note(667), durable=True))
