@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -215,7 +216,7 @@ def test_the_name_of_a_head_is_never_free_again(network: SimDisk) -> None:
         if name == "create" and "/heads/" in path and not acked:
             network.before = None
             for n in range(30):
-                blind(network, lambda n=n: sleeper.append(_note(n), durable=True))
+                blind(network, partial(sleeper.append, _note(n), durable=True))
                 acked.append(n)
 
     network.before = beside
