@@ -37,12 +37,12 @@ class Ledger:
     """
     Attributes:
         writer: the one writer of this epoch.
-        reopen: claims the next epoch, for the last words on a full disk.
+        reopen: claims the next epoch after a dead one, for last words on a full disk.
         facts: logged here and not yet told to the other ranks.
     """
 
     writer: LogWriter
-    reopen: Callable[[], LogWriter]
+    reopen: Callable[[int], LogWriter]
     facts: list[Event] = attrs.field(factory=list)
 
     @property
@@ -134,11 +134,11 @@ class Ledger:
         self.let_go()
 
     def _last_words(self, ended: AttemptEnded, error: LogFailed) -> None:
-        self.let_go()
         failed = RunFailed(attempt=ended.attempt, done=ended.done, error=error.why[:4096])
         try:
-            reserve.spend(self.writer.disk, self.writer.root)
-            self.writer = self.reopen()
+            reserve.spend(self.writer.disk, self.writer.root)  # letting go takes space too
+            self.let_go()
+            self.writer = self.reopen(self.epoch)
             self.log([failed])
         except (OSError, JumarError) as worse:
             logger.error("the full disk took no last words", why=str(worse))

@@ -13,7 +13,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import attrs
@@ -267,16 +266,22 @@ class Opening:
         if exists:
             self.history.catch_up(setup.disk, log)  # who cannot read may not write
         make_dirs(setup.disk, log)  # and syncs the names that a killed process made
-        claim = partial(
-            LogWriter.open,
-            setup.disk,
-            log,
-            run_id=self.state.run_id or uuid.uuid4().hex,
-            who=setup.who,
-            clock=setup.clock,
-            background=setup.background,
-        )
-        writer = claim()
+        run_id = self.state.run_id or uuid.uuid4().hex
+
+        def claim(dead: int) -> LogWriter:
+            """Another epoch; the claim of a writer of ours that died holds nobody off."""
+            alive = setup.who.alive
+            who = attrs.evolve(setup.who, alive=lambda c: c.epoch != dead and alive(c))
+            return LogWriter.open(
+                setup.disk,
+                log,
+                run_id=run_id,
+                who=who,
+                clock=setup.clock,
+                background=setup.background,
+            )
+
+        writer = claim(0)
         self.ledger = Ledger(writer, claim)
         self._set_space_aside(log)
         self.history.catch_up(setup.disk, log)

@@ -72,8 +72,8 @@ def create_once(disk: Disk, path: str, data: bytes) -> bool:
     """
     folder, _, name = path.rpartition("/")
     draft = f"{folder}/.{name}.{uuid.uuid4().hex}.draft"
-    write_file(disk, draft, data)
     try:
+        write_file(disk, draft, data)
         disk.link(draft, path)
     except OSError as error:
         stat = disk.stat(draft)
@@ -85,7 +85,8 @@ def create_once(disk: Disk, path: str, data: bytes) -> bool:
             raise
         return False
     finally:
-        disk.unlink(draft)
+        with contextlib.suppress(OSError):  # a draft that stays is in nobody's way
+            disk.unlink(draft)
     return True
 
 

@@ -9,6 +9,7 @@ any other writer is fenced at its next barrier by the existence of a later claim
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -21,23 +22,28 @@ import attrs
 import msgpack
 
 from jumar.engine.disk import Disk
-from jumar.engine.errors import RunBusy
+from jumar.engine.errors import LogDamaged, RunBusy
 from jumar.engine.storage import create_once, write_file
 
 _NAME: Final = re.compile(r"[0-9]{6}", re.ASCII)
+EPOCH_MAX: Final = 999_999
 CLAIM_MAX: Final = 4096
+
+
+_is_int = attrs.validators.instance_of(int)
+_is_str = attrs.validators.instance_of(str)
 
 
 @attrs.frozen
 class Claim:
     """Who claimed an epoch; `since_ns` is wall clock, `started` a process start tick."""
 
-    epoch: int
-    host: str
-    pid: int
-    boot_id: str
-    started: int
-    since_ns: int
+    epoch: int = attrs.field(validator=_is_int)
+    host: str = attrs.field(validator=_is_str)
+    pid: int = attrs.field(validator=_is_int)
+    boot_id: str = attrs.field(validator=_is_str)
+    started: int = attrs.field(validator=_is_int)
+    since_ns: int = attrs.field(validator=[_is_int, attrs.validators.in_(range(1 << 62))])
 
 
 @attrs.frozen
@@ -85,7 +91,8 @@ def _started(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(stat.rpartition(")")[2].split()[19])
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])  # dead, and not yet waited for
 
 
 def _lives(claim: Claim, host: str, boot_id: str) -> bool:
@@ -135,10 +142,22 @@ def claim(disk: Disk, root: str, who: Writer, now_ns: int) -> int:
     if held:
         _refuse_if_held(disk, root, held[-1], who)
     epoch = held[-1] + 1 if held else 1
+    if epoch > EPOCH_MAX:
+        raise LogDamaged(
+            f"epoch {held[-1]} is the last that a name can hold",
+            why="a claim of that number was made by nobody who counts",
+            instead=f"look at {root}/claims, and begin in another directory",
+            value=held[-1],
+        )
     mine = Claim(epoch, who.host, who.pid, who.boot_id, who.started, now_ns)
     if not create_once(disk, path_of(root, epoch), msgpack.packb(attrs.asdict(mine))):
         raise busy(read_claim(disk, root, epoch), epoch)
-    disk.sync_dir(f"{root}/claims")
+    try:
+        disk.sync_dir(f"{root}/claims")
+    except BaseException:  # so that this process may try again
+        with contextlib.suppress(OSError):
+            give_up(disk, root, epoch, "", 0)
+        raise
     return epoch
 
 
@@ -166,9 +185,10 @@ def durable_bytes(disk: Disk, root: str, epoch: int, segment: str) -> int | None
         return None
     try:
         plain = msgpack.unpackb(disk.read(path, 0, CLAIM_MAX), raw=False)
-        return int(plain["durable"]) if plain["segment"] == segment else None
+        told = plain["durable"] if plain["segment"] == segment else None
+        return told if type(told) is int and told >= 0 else None
     except (OSError, ValueError, TypeError, KeyError):
-        return None  # torn: then the power failed, and no page cache is left either
+        return None  # torn by a crash: nothing better is known than what can be read
 
 
 def holder(disk: Disk, root: str, who: Writer) -> Claim | None:

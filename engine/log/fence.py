@@ -39,16 +39,20 @@ class Fence:
             head: what is durable, for the head that is made.
             witness: make one also where a look is enough, as evidence.
         """
-        if self.disk.stat(self._later) is not None:
+        if self.is_passed():
             return False
         if witness or self.network:
             text = heads.text_of(self.log_id, head)
-            try:
-                heads.publish(self.disk, self.root, self.next_head, text)
+            mine, self.next_head = self.next_head, self.next_head + 1
+            try:  # the number is used up whatever happens: nobody meets his own head
+                heads.publish(self.disk, self.root, mine, text)
             except FileExistsError:
                 return False
-            self.next_head += 1
         return True
+
+    def is_passed(self) -> bool:
+        """Whether a later claim is seen."""
+        return self.disk.stat(self._later) is not None
 
     def successor(self) -> str:
         """Who took over, in words."""

@@ -56,7 +56,8 @@ class Output:
         """Close a segment that is sealed; a late EIO or EDQUOT is raised here."""
         if self._file is not None:
             self._file.close()
-            self.disk.make_readonly(f"{self.root}/seg/{self.name}")
+            with contextlib.suppress(OSError):  # a courtesy that some file systems refuse
+                self.disk.make_readonly(f"{self.root}/seg/{self.name}")
 
     def drop(self) -> None:
         """Close without a promise, after an error."""

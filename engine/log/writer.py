@@ -9,6 +9,8 @@ well: a writer that was replaced while it slept acknowledges nothing.
 
 Any error of a write, a sync or a close kills the writer for good.  A failed fsync is never
 tried again, since the second one may report success for bytes that are lost.
+
+Longer than 300 lines, since every state of a writer is seen in one place.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from jumar.engine.log.record import Entry, Head
 from jumar.engine.log.segment import Pred
 from jumar.engine.mounts import is_network
 from jumar.engine.storage import make_dirs
+from jumar.reducers.errors import SchemaError
 from jumar.reducers.events import WriterClaimed, WriterRecovered
 
 INTERVAL_S: Final = 0.05
@@ -68,6 +71,7 @@ class LogWriter:
     full: bool = False
     why: str = ""
     _closed: bool = False
+    _sealed: bool = False
     _order: threading.Lock = attrs.field(factory=threading.Lock)
     _io: threading.Lock = attrs.field(factory=threading.Lock)
     _stop: threading.Event = attrs.field(factory=threading.Event)
@@ -174,7 +178,15 @@ class LogWriter:
         """
         with self._order:
             self._must_live()
-            seqs = self._plan.add(entries, self.clock.wall_ns(), self.clock.mono_ns())
+            if self._sealed:  # the footer is queued: nothing may stand behind it
+                raise self._failed("it is being closed")
+            try:
+                seqs = self._plan.add(entries, self.clock.wall_ns(), self.clock.mono_ns())
+            except SchemaError:
+                raise
+            except BaseException as error:  # Ctrl-C: half of it may be chained
+                self._die(f"an append was broken off by {type(error).__name__}")
+                raise
             size = self._plan.size
         if durable or len(self._plan.pieces) >= QUEUE_MAX:
             self._flush(size, witness=witness)
@@ -250,6 +262,7 @@ class LogWriter:
             return
         try:
             with self._order:
+                self._sealed = True
                 self._plan.seal()
             self._flush(self._plan.size, witness=True)
             self._die("it was closed")
@@ -263,11 +276,20 @@ class LogWriter:
             raise self._failed() from error
 
     def _abandon(self) -> None:
-        """Let go without a promise; what fails here was told by what killed the writer."""
+        """Let go without a promise."""
         self._output.drop()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """
+        Say what counts; what fails here was told by what killed the writer.
+
+        A successor that read more has made that durable: it is not contradicted.
+        """
+        out = self._output
         with contextlib.suppress(OSError):
-            out = self._output
-            claims.give_up(self.disk, self.root, self.epoch, out.name, out.durable)
+            name = "" if self._fence.is_passed() else out.name
+            claims.give_up(self.disk, self.root, self.epoch, name, out.durable)
 
     def _work(self) -> None:
         while not self._stop.wait(INTERVAL_S):
@@ -283,6 +305,7 @@ class LogWriter:
     def _die_of(self, error: OSError) -> None:
         self.full = error.errno in NO_SPACE
         self._die(f"{type(error).__name__}: {error}")
+        self._give_up()  # at once: a kill before `close` would leave it unsaid
 
     def _die(self, why: str) -> None:
         self.alive, self.why = False, why
@@ -291,10 +314,10 @@ class LogWriter:
         if not self.alive:
             raise self._failed()
 
-    def _failed(self) -> LogFailed:
+    def _failed(self, why: str = "") -> LogFailed:
         return LogFailed(
             "the log takes no more records",
-            why=self.why,
+            why=why or self.why,
             instead="restart the job: the next open finishes or removes what was under way",
             value=self.epoch,
         )
