@@ -54,7 +54,7 @@ class History:
             if record.op_id is not None:
                 self.answered.add(record.op_id)
         if reader.end == "corrupt":
-            raise damaged(reader.findings[-1])
+            raise damaged(reader.blame)
 
     def _fold(self, record: Record, event: Event | Unknown) -> None:
         if isinstance(event, Event):

@@ -102,6 +102,10 @@ def check_segment(task: Task) -> Checked:
         tree.add(reader.body)
         if tree.size in task.wanted:
             known[tree.size] = (tree.root().hex(), record.hash.hex())
+    told = reader.footer
+    if told is not None and told.root != tree.root().hex():
+        what = "the footer's root is not that of the records"
+        reader.findings.append(Finding(reader.segment, reader.offset, what))
     return Checked(
         size=reader.size,
         last=reader.last,
@@ -138,6 +142,9 @@ def audit(disk: Disk, root: str, anchors: Sequence[Anchor], apply: Apply = map) 
     else:  # headers of format 1: each segment needs the peaks of the one before
         for at in range(len(chain)):
             peaks = parts[-1].peaks if parts else ()
+            first = chain[at].header.first_seq
+            if len(peaks) != first.bit_count():  # a gap: told by `_join`
+                peaks = (bytes(32),) * first.bit_count()
             parts.append(check_segment(Task(disk, root, at, peaks, wanted)))
     known = {0: (Tree().root().hex(), reader.identity.digest.hex())}
     for before, after, link in zip(parts, parts[1:], chain[1:], strict=False):

@@ -16,7 +16,7 @@ from jumar.engine.log.links import DAMAGE, Link
 from jumar.engine.log.merkle import Tree
 from jumar.engine.log.reader import LogReader
 from jumar.engine.log.record import Head, Record
-from jumar.engine.log.segment import Pred
+from jumar.engine.log.segment import Pred, epoch_of, is_segment
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class Chain:
         for _, grown in rooted(reader):
             tree = grown
         if reader.end == "corrupt":
-            raise damaged(reader.findings[-1])
+            raise damaged(reader.blame)
         if not reader.chain:
             return cls(0, reader.identity.digest, Tree(), None)
         tip = reader.chain[-1]
@@ -82,15 +82,38 @@ def take_over(disk: Disk, root: str, log_id: str, epoch: int) -> tuple[Chain, in
     """
     ordinal = -1
     while True:
-        ordinal = max([ordinal, *heads.ordinals(disk, root)])
+        there = heads.ordinals(disk, root)
+        ordinal = max([ordinal, *there])
         chain = Chain.load(disk, root)
-        _must_hold(chain, heads.read(disk, root, ordinal), log_id)
+        _must_hold(chain, _newest(disk, root, there), log_id)
+        _must_be_newest(disk, root, epoch)
         ordinal += 1
         with contextlib.suppress(FileExistsError):
             heads.publish(disk, root, ordinal, heads.text_of(log_id, chain.head))
             return chain, ordinal + 1
         if disk.stat(claims.path_of(root, epoch + 1)) is not None:
             raise claims.busy(claims.read_claim(disk, root, epoch + 1), epoch + 1)
+
+
+def _newest(disk: Disk, root: str, ordinals: list[int]) -> heads.Told | None:
+    """The newest head that is whole: they are not synced, so the last may be torn."""
+    told = (heads.read(disk, root, ordinal) for ordinal in reversed(ordinals))
+    return next((one for one in told if one is not None), None)
+
+
+def _must_be_newest(disk: Disk, root: str, epoch: int) -> None:
+    """No segment may be of our epoch or a later one: then claims were lost."""
+    later = [
+        n for n in disk.listdir(f"{root}/seg") if is_segment(n) and epoch_of(n)[0] >= epoch
+    ]
+    if later:
+        raise LogDamaged(
+            f"{root}/claims does not name every epoch that wrote",
+            why=f"{later[-1]} is there, and the newest claim is {epoch}",
+            instead="restore .jumar/claims from a copy, or make an empty file there named "
+            f"{epoch_of(later[-1])[0]:06d}",
+            value=later[-1],
+        )
 
 
 def _must_hold(chain: Chain, told: heads.Told | None, log_id: str) -> None:

@@ -10,7 +10,7 @@ from jumar.engine.log.links import Finding
 from jumar.engine.log.record import BadRecord, decode
 
 
-def acknowledged_behind(data: bytes, at: int, size: int) -> int | None:
+def acknowledged_behind(data: bytes, at: int, size: int, epoch: int) -> int | None:
     """
     The offset of a frame that proves the damaged bytes were acknowledged, or None.
 
@@ -20,13 +20,14 @@ def acknowledged_behind(data: bytes, at: int, size: int) -> int | None:
     Args:
         at: where the damage begins.
         size: records in the log before it.
+        epoch: of the segment; a payload may hold a frame of some other log.
     """
     for offset, body in frames_behind(data, at):
         try:
             record = decode(body)
         except BadRecord:
             continue
-        if record.seq - record.back > size:
+        if record.epoch == epoch and record.seq - record.back > size:
             return offset
     return None
 

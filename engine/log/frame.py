@@ -10,6 +10,7 @@ a torn write.
 from __future__ import annotations
 
 import functools
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -88,17 +89,39 @@ def scan(
     return Scan(bodies, offsets, at, why)
 
 
+LOOKS: Final = 16
+"""How often, on average, a byte is looked at by a search for frames."""
+
+
 def frames_behind(data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, body) of each whole frame somewhere behind `start`, wherever it begins."""
-    at = start + 1
-    while at <= len(data) - OVERHEAD:
+    """
+    (offset, body) of each whole frame somewhere behind `start`, wherever it begins.
+
+    Bytes that were made to look like lengths everywhere would cost a checksum at each
+    place; the search gives up when it has looked at all of them `LOOKS` times.
+    """
+    at, budget = start + 1, LOOKS * (len(data) - start)
+    while at <= len(data) - OVERHEAD and budget > 0:
         size = _LEN.unpack_from(data, at)[0]
+        if size == 0:  # zeros are passed by at once
+            at = max(at + 1, _not_zero(data, at) - 3)
+            continue
         stop = at + size + OVERHEAD
-        plausible = 1 <= size <= BODY_MAX and stop <= len(data)
+        plausible = size <= BODY_MAX and stop <= len(data)
         if plausible and _LEN.unpack_from(data, stop - 4)[0] == size:
+            budget -= size
             found = scan(data, at, stop).bodies
             if found:
                 yield at, found[0]
                 at = stop
                 continue
         at += 1
+
+
+_OTHER: Final = re.compile(rb"[^\0]")
+
+
+def _not_zero(data: bytes, at: int) -> int:
+    """Where the next byte other than zero stands; the end when there is none."""
+    found = _OTHER.search(data, at)
+    return len(data) if found is None else found.start()

@@ -79,7 +79,7 @@ class Identity:
                 str(plain["log_id"]), str(plain["run_id"]), int(plain["created_ns"]),
                 hashlib.sha256(data).digest(),
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise _damaged(path, f"it is not an identity: {error}") from error
         if not known:
             raise _damaged(path, "it is of a format that this version does not know")

@@ -23,6 +23,9 @@ from jumar.engine.log.segment import (
 SEGMENT_MAX: Final = 1 << 30
 """Bytes; one is sealed at 8 MiB and a batch, and is read as a whole."""
 
+ALONE_MAX: Final = HEADER_MAX + 64
+"""Bytes of a segment that holds nothing but its header, at most."""
+
 DAMAGE: Final = (
     "`jumar verify RUN` shows what is readable; nothing was written.  Restore the segment "
     "from a copy, or begin in another directory"
@@ -74,6 +77,7 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
     headers, findings = _headers(disk, f"{root}/seg", identity)
     chain: list[Link] = []
     cut_off: list[Link] = []
+    seen: set[str] = set()
     for tip in sorted(headers, key=epoch_of, reverse=True):
         durable = durable_bytes(disk, root, headers[tip][0].epoch, tip)
         if durable is not None and durable < headers[tip][1]:
@@ -81,14 +85,15 @@ def links(disk: Disk, root: str, identity: Identity) -> tuple[list[Link], list[F
             findings.append(Finding(tip, 0, what, "warning"))
             del headers[tip]
             continue
-        if any(tip == link.name for link in cut_off):
+        if tip in seen:
             continue
         back, problem = _ancestry(tip, headers, identity)
         if problem is None:
             chain = [*back[:-1], attrs.evolve(back[-1], durable=durable)]
             break
         findings.append(problem)
-        cut_off = [*back, *cut_off]
+        cut_off = [*(link for link in back if link.name not in seen), *cut_off]
+        seen |= {link.name for link in back}
     used = {link.name for link in (*chain, *cut_off)}
     findings += [
         _off_chain(name, headers[name][0], chain) for name in sorted(headers.keys() - used)
@@ -111,12 +116,16 @@ def _headers(
             findings.append(Finding(name, 0, what))
             continue
         try:
-            found = read_header(disk.read(f"{folder}/{name}", 0, HEADER_MAX))
+            data = disk.read(f"{folder}/{name}", 0, HEADER_MAX)
+            found = read_header(data)
+            if found is None:  # judge one reading: a live writer may be making it
+                data = disk.read(f"{folder}/{name}")
+                found = read_header(data)
         except NewerFormat as error:
             findings.append(Finding(name, 0, f"of {error}", instead=NEWER))
             continue
-        if found is None and _holds_records(disk.read(f"{folder}/{name}")):
-            findings.append(Finding(name, 0, "its header is damaged: records follow it"))
+        if found is None and (len(data) > ALONE_MAX or _holds_records(data)):
+            findings.append(Finding(name, 0, "its header is damaged: more follows it"))
         elif found is None or not _belongs(found[0], name, identity):
             what = "orphan segment: its header is torn, or of another log or name"
             findings.append(Finding(name, 0, what, "warning"))

@@ -57,6 +57,7 @@ class LogReader:
     last: bytes = b""
     chain: list[Link] = attrs.field(factory=list)
     sealed: int = 0
+    footer: Footer | None = None
     offset: int = 0
     body: bytes = b""
     tail_end: int = 0
@@ -77,6 +78,11 @@ class LogReader:
     def segment(self) -> str:
         """Its name."""
         return self.chain[self._at].name
+
+    @property
+    def blame(self) -> Finding:
+        """The last finding that makes it corrupt."""
+        return [one for one in self.findings if one.severity == "error"][-1]
 
     @property
     def _goes_on(self) -> bool:
@@ -181,7 +187,7 @@ class LogReader:
             what = f"the footer's {', '.join(odd)} is not that of the segment"
             self._corrupt(Finding(link.name, at, what))
             return False
-        self.sealed += 1
+        self.sealed, self.footer = self.sealed + 1, footer
         if tip:
             self.tail_sha256 = sha256_of(data, found.end)
             if found.end < len(data):
@@ -268,7 +274,9 @@ class LogReader:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and counted valid"))
         elif closed:
             self._corrupt(Finding(link.name, at, f"unreadable ({why}) and closed cleanly"))
-        elif (later := acknowledged_behind(data, at, self.size)) is not None:
+        elif (
+            later := acknowledged_behind(data, at, self.size, link.header.epoch)
+        ) is not None:
             what = f"unreadable ({why}) and acknowledged: a later batch stands at {later}"
             self._corrupt(Finding(link.name, at, what))
         else:

@@ -123,7 +123,7 @@ def stored(fields: tuple[Any, ...], pack: Pack) -> tuple[bytes, bytes]:
         record = decode(body)
         refuse_extensions(record.payload)
         return body, record.hash
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SchemaError(
             f"a {fields[2]} record cannot be stored",
             why=str(error),
@@ -205,6 +205,6 @@ def canonical(record: Record, body: bytes) -> bool:
     """Whether re-encoding gives the same bytes (no duplicate keys, no longer forms)."""
     try:
         refuse_extensions(record.payload)
-    except BadRecord:
-        return False
-    return encode(attrs.astuple(record, recurse=False)[:-1]) == body
+        return encode(attrs.astuple(record, recurse=False)[:-1]) == body
+    except (ValueError, TypeError, RecursionError):
+        return False  # keys that cannot be sorted, values too deep: `encode` makes none

@@ -70,7 +70,7 @@ class Header:
     log_id: str = attrs.field(validator=_is_str)
     epoch: int = attrs.field(validator=_is_int)
     first_seq: int = attrs.field(validator=_is_int)
-    prev: str = attrs.field(validator=_is_str)
+    prev: str = attrs.field(validator=_is_hash)
     peaks: list[bytes] | None
     pred: Pred | None
     writer: dict[str, Any]

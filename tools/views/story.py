@@ -67,7 +67,7 @@ class Story:
             event = decode(record.type, record.v, record.payload)
             if isinstance(event, Unknown):
                 refuse_extensions(record.payload)  # what is shown must be plain values
-        except (JumarError, BadRecord) as error:
+        except (JumarError, BadRecord, RecursionError) as error:
             self.problems.append((record.seq, where, str(error)))
             return
         if isinstance(event, Unknown):
