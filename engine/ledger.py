@@ -118,9 +118,12 @@ class Ledger:
             ]
         )
 
-    def end(self, ended: AttemptEnded) -> None:
+    def end(self, ended: AttemptEnded | RunFinished) -> None:
         """
-        Write down why the attempt is over, and let go of the log.
+        Write down how the attempt ended, and let go of the log.
+
+        That a log is dead is told to the operator: what was committed stands, and the
+        next open goes on.
 
         A writer that died for want of space is past writing; a new epoch, paid for by
         the reserve, says `run.failed` in its place.
@@ -129,11 +132,12 @@ class Ledger:
             self.seal_evidence(ended.attempt)
             self.log([ended])
         except LogFailed as error:
+            logger.error("the end could not be logged", why=error.why)
             if self.writer.full:
                 self._last_words(ended, error)
         self.let_go()
 
-    def _last_words(self, ended: AttemptEnded, error: LogFailed) -> None:
+    def _last_words(self, ended: AttemptEnded | RunFinished, error: LogFailed) -> None:
         failed = RunFailed(attempt=ended.attempt, done=ended.done, error=error.why[:4096])
         try:
             reserve.spend(self.writer.disk, self.writer.root)  # letting go takes space too

@@ -216,6 +216,10 @@ def _lead(setup: Setup, hello: fx.Plain) -> Steps[Run]:
         opening.give_up("error", error)
         yield from answer(phase, {"error": describe(error)})
         raise
+    except BaseException:  # Ctrl-C: this process may want to try again
+        if opening.ledger is not None:
+            opening.ledger.let_go()
+        raise
     yield from answer(phase, {"settled": True, "state": run.state.to_plain()})
     return run
 
@@ -284,6 +288,7 @@ class Opening:
         writer = claim(0)
         self.ledger = Ledger(writer, claim)
         self._set_space_aside(log)
+        self.history = History()  # what was read before the claim may not count
         self.history.catch_up(setup.disk, log)
         if not self.state.run_id:
             self.emit(ev.RunStarted(run_id=writer.run_id, version=VERSION, layout="native"))
@@ -306,7 +311,8 @@ class Opening:
 
     def _recovery(self) -> Recovery:
         assert self.ledger is not None
-        return Recovery(self.state, self.publisher, self.ledger.epoch, self.emit)
+        look = self.ledger.writer.must_lead
+        return Recovery(self.state, self.publisher, self.ledger.epoch, self.emit, look)
 
     def _start_attempt(self) -> None:
         setup = self.setup

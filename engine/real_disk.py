@@ -60,8 +60,11 @@ class RealDisk:
 
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
         """pread(2) until enough or the end; a link is not followed (ELOOP)."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # Without O_NONBLOCK the open of a pipe that somebody put here would wait for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
+            if modes.S_ISFIFO(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "a pipe, not a file", path)
             if size is None:
                 size = max(0, os.fstat(fd).st_size - start)
             chunks = []

@@ -28,12 +28,19 @@ Emit = Callable[[ev.Event], None]
 
 @attrs.define
 class Recovery:
-    """One open's roll forward over a folded state."""
+    """
+    One open's roll forward over a folded state.
+
+    Attributes:
+        look: raises when somebody took the run over; called before each change of a name,
+            since looking at digests may take long enough for that.
+    """
 
     state: State
     publisher: Publisher
     epoch: int
     emit: Emit
+    look: Callable[[], None]
 
     def run(self) -> None:
         """Settle, finish prunes, sweep, look at every part, rewrite pointers."""
@@ -56,9 +63,11 @@ class Recovery:
             self.emit(
                 aborted(_as_accepted(ckpt), "open", (), "found unfinished at an open")
             )
+            self.look()
             self.publisher.discard(ckpt)
             return
         folder, parts = found
+        self.look()
         self._sync_again(folder, parts)
         if folder != self.publisher.layout.place(ckpt):
             self.publisher.put(ckpt, folder)
@@ -103,6 +112,7 @@ class Recovery:
         """Finish it, unless what it was pruned for is broken and the victim is whole."""
         if self._broken(ckpt.because) and self._call_back(ckpt):
             return
+        self.look()
         gone = not self.publisher.hide(ckpt)
         self.publisher.delete(ckpt)
         self.emit(ev.PruneDone(ckpt_id=ckpt.ckpt_id, already_gone=gone))
@@ -121,6 +131,7 @@ class Recovery:
         publisher, trash = self.publisher, self.publisher.layout.trash(ckpt)
         for folder in (publisher.where(ckpt), trash):
             if manifest.damage(publisher.disk, folder, ckpt, publisher.beat) is None:
+                self.look()
                 if folder == trash:
                     publisher.put(ckpt, trash)
                 error = f"{ckpt.because}, for which it was pruned, does not verify"
@@ -146,7 +157,8 @@ class Recovery:
             if name is None or self._needed(family, name.kind, name.done, name.revision):
                 continue
             if name.kind == "place" and not self._is_ours(path):
-                continue  # foreign, whatever it is called
+                continue  # foreign, whatever it is called, or of whoever came after us
+            self.look()
             if name.kind == "link":
                 disk.unlink(path)
             elif name.kind == "place":
@@ -163,7 +175,9 @@ class Recovery:
 
     def _is_ours(self, path: str) -> bool:
         said = manifest.read(self.publisher.disk, path)
-        return said is not None and said.run_id == self.state.run_id
+        if said is None or said.run_id != self.state.run_id:
+            return False
+        return said.epoch < self.epoch
 
     # --- what is there ---
 
@@ -181,6 +195,7 @@ class Recovery:
         """Let each family's pointer name what the log says is latest."""
         for family in sorted({ckpt.family for ckpt in self.state.ckpts.values()}):
             newest = latest(self.state, family)
+            self.look()
             if newest is None:
                 self.publisher.unpoint(family)
             elif self.publisher.point(newest, self.epoch):

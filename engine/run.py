@@ -212,9 +212,7 @@ class Run(Session):
         self.over = "the run is finished"
         self._leave(done)
         if self.ledger is not None:
-            self.ledger.seal_evidence(self.state.attempt)
-            self.ledger.log([ev.RunFinished(attempt=self.state.attempt, done=done)])
-            self.ledger.let_go()
+            self.ledger.end(ev.RunFinished(attempt=self.state.attempt, done=done))
         return conclude
 
     def end(self, reason: str, done: int, detail: str = "") -> None:

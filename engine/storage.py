@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from jumar.engine.disk import Disk, DiskFile
+from jumar.engine.errors import LogDamaged
 from jumar.reducers.errors import ProtocolMisuse
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -115,6 +116,18 @@ def make_dirs(disk: Disk, path: str) -> None:
             disk.mkdir(path)
     with contextlib.suppress(*(PermissionError,) if found else ()):
         disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
+
+
+def must_be_dir(disk: Disk, path: str) -> None:
+    """LogDamaged for a folder that is a link: it could lead out of the run directory."""
+    stat = disk.stat(path)
+    if stat is None or stat.kind != "dir":
+        raise LogDamaged(
+            f"{path} is no directory",
+            why=f"it is {'missing' if stat is None else f'a {stat.kind}'}",
+            instead="put the log's own folder there: nothing is written through a link",
+            value=path,
+        )
 
 
 def remove_tree(disk: Disk, path: str) -> None:

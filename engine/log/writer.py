@@ -35,7 +35,7 @@ from jumar.engine.log.output import Output
 from jumar.engine.log.record import Entry, Head
 from jumar.engine.log.segment import Pred
 from jumar.engine.mounts import is_network
-from jumar.engine.storage import make_dirs
+from jumar.engine.storage import make_dirs, must_be_dir
 from jumar.reducers.errors import SchemaError
 from jumar.reducers.events import WriterClaimed, WriterRecovered
 
@@ -105,6 +105,7 @@ class LogWriter:
         """
         for folder in ("claims", "seg", "heads"):
             make_dirs(disk, f"{root}/{folder}")
+            must_be_dir(disk, f"{root}/{folder}")
         identity = Identity.ensure(disk, root, run_id, clock.wall_ns())
         epoch = claims.claim(disk, root, who, clock.wall_ns())
         writer: Self | None = None
