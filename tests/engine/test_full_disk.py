@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from jumar.engine.errors import LogFailed
@@ -15,6 +16,7 @@ from jumar.reducers.checkpoints import branch
 from jumar.tools.harness.cluster import Exchange
 from jumar.tools.harness.life import ROOT, STEPS, WORLD, Life, boundary, check
 from jumar.tools.harness.tamper import files_of
+from jumar.tools.harness.world import sim_writer
 from jumar.tools.views.story import Story
 from jumar.tools.views.verify import verify
 
@@ -63,6 +65,23 @@ def test_a_full_disk_says_run_failed_and_the_next_open_goes_on(code: int) -> Non
     assert {100, 200} == {ckpt.done for ckpt in branch(life.runs[0].current())}
     assert life.disk.stat(RESERVE) is not None, "and set aside again"
     assert verify(Story.read(life.disk, ROOT)).open
+
+
+def test_the_last_words_are_said_by_a_process_that_knows_itself_to_be_alive() -> None:
+    """Its own dead claim does not hold it off, and the disk took no name before."""
+    life = Life()
+    with pytest.MonkeyPatch.context() as patch:
+        alive = attrs.evolve(sim_writer(), alive=lambda claim: True)
+        patch.setattr("jumar.tools.harness.life.sim_writer", lambda: alive)
+        life.open()
+        life.save(STEPS[0])
+        life.disk.before = full(life)
+        assert all(isinstance(error, LogFailed) for error in saved(life, STEPS[1]))
+        life.disk.before = None
+        assert len(Story.read(life.disk, ROOT).of(ev.RunFailed)) == 1
+        life.runs = {}
+        life.open()
+        check(life)
 
 
 def test_a_disk_without_even_the_reserve_ends_the_attempt_all_the_same() -> None:

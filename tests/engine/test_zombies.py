@@ -11,7 +11,8 @@ from functools import partial
 
 import pytest
 
-from jumar.engine.errors import AttemptOver
+from jumar.engine.errors import AttemptOver, LogFailed
+from jumar.engine.recover import Recovery
 from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import branch
 from jumar.reducers.values import parse_ckpt_id
@@ -83,3 +84,32 @@ def gone(story: Story) -> set[int]:
         for _, event in story.told
         if isinstance(event, ev.PruneStarted)
     }
+
+
+def test_an_opener_that_sleeps_before_it_sweeps_removes_nothing_of_its_successor() -> None:
+    """It does not know what was saved since it read the log."""
+    first = Life()
+    first.open()
+    first.save(STEPS[0])
+    first.runs = {}
+    second = Life(disk=first.disk, clock=first.clock, acked=first.acked)
+    woken: list[str] = []
+    right = Recovery._sweep
+
+    def sleepy(self: Recovery, family: str) -> None:
+        if not woken:
+            woken.append(family)
+            second.open()
+            for done in (700, 800):
+                assert second.save(done) == "committed"
+        right(self, family)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recovery, "_sweep", sleepy)
+        with pytest.raises(LogFailed):
+            first.open()
+    assert woken
+    second.runs = {}
+    second.open()
+    check(second)
+    assert {700, 800} <= {ckpt.done for ckpt in branch(second.runs[0].current())}
