@@ -30,31 +30,42 @@ class History:
         state: the fold of every record up to `size`.
         size: records read.
         ignored: how many records of unknown ignorable types were passed over.
+        last: hash of the last of them.
         answered: the requests that records say they answer.
     """
 
     state: State = attrs.field(factory=State)
     size: int = 0
     ignored: int = 0
+    last: bytes = b""
     answered: set[str] = attrs.field(factory=set)
 
     def catch_up(self, disk: Disk, log: str) -> None:
         """
-        Fold the records that were not yet read.
+        Fold the records that were not yet read, or all of them when those that were are
+        not there any more: a takeover leaves behind what was never acknowledged.
 
         Raises:
             LogDamaged: a record that cannot be trusted, understood or folded.
         """
         reader = LogReader(disk, log, mode=MODE)
-        for record, event in decoded(reader):
-            if record.seq < self.size:
-                continue
-            self._fold(record, event)
-            self.size = record.seq + 1
-            if record.op_id is not None:
-                self.answered.add(record.op_id)
+        known, held = self.size, self.size == 0
+        for record in reader:
+            if record.seq < known:
+                held = record.seq == known - 1 and record.hash == self.last
+            elif not held:
+                break
+            else:
+                self._fold(record, event_of(record))
+                self.size, self.last = record.seq + 1, record.hash
+                if record.op_id is not None:
+                    self.answered.add(record.op_id)
         if reader.end == "corrupt":
             raise damaged(reader.blame)
+        if not held:
+            self.state, self.size, self.last = State(), 0, b""
+            self.ignored, self.answered = 0, set()
+            self.catch_up(disk, log)
 
     def _fold(self, record: Record, event: Event | Unknown) -> None:
         if isinstance(event, Event):
@@ -86,12 +97,17 @@ def decoded(reader: LogReader) -> Iterator[tuple[Record, Event | Unknown]]:
         LogDamaged: a known type whose fields do not fit.
     """
     for record in reader:
-        try:
-            yield record, decode(record.type, record.v, record.payload)
-        except JumarError as error:
-            raise LogDamaged(
-                f"record {record.seq} ({record.type}) cannot be decoded",
-                why=str(error),
-                instead="`jumar verify RUN` shows which; nothing derives state from it",
-                value=record.seq,
-            ) from error
+        yield record, event_of(record)
+
+
+def event_of(record: Record) -> Event | Unknown:
+    """LogDamaged for a known type whose fields do not fit."""
+    try:
+        return decode(record.type, record.v, record.payload)
+    except JumarError as error:
+        raise LogDamaged(
+            f"record {record.seq} ({record.type}) cannot be decoded",
+            why=str(error),
+            instead="`jumar verify RUN` shows which; nothing derives state from it",
+            value=record.seq,
+        ) from error

@@ -216,7 +216,9 @@ def _lead(setup: Setup, hello: fx.Plain) -> Steps[Run]:
         opening.give_up("error", error)
         yield from answer(phase, {"error": describe(error)})
         raise
-    except BaseException:  # Ctrl-C: this process may want to try again
+    except (Exception, KeyboardInterrupt, SystemExit):
+        # This process may want to try again.  A generator that is thrown away is none of
+        # these: its process is over, and nothing of it may still write.
         if opening.ledger is not None:
             opening.ledger.let_go()
         raise
@@ -288,7 +290,6 @@ class Opening:
         writer = claim(0)
         self.ledger = Ledger(writer, claim)
         self._set_space_aside(log)
-        self.history = History()  # what was read before the claim may not count
         self.history.catch_up(setup.disk, log)
         if not self.state.run_id:
             self.emit(ev.RunStarted(run_id=writer.run_id, version=VERSION, layout="native"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,16 +12,21 @@ import attrs
 import pytest
 
 from jumar import JumarError, KeepLast, Policy, RunBusy, open_run
+from jumar.engine import effects as fx
 from jumar.engine.disk import Disk, Stat
 from jumar.engine.errors import LogDamaged, RankMismatch, RestoreError
+from jumar.engine.history import History
 from jumar.engine.log.record import Entry
 from jumar.engine.log.writer import LogWriter
 from jumar.engine.opening import Setup, open_steps
 from jumar.engine.real_disk import RealDisk
+from jumar.engine.recover import Recovery
 from jumar.engine.run import Run
 from jumar.reducers import events as ev
+from jumar.reducers.checkpoints import at_step
 from jumar.tools.harness.cluster import Ended, Exchange, SimCoordinator
 from jumar.tools.harness.disk import SimDisk
+from jumar.tools.harness.life import ROOT, STEPS, Life
 from jumar.tools.harness.world import SimClock, SimGuard, SimPayload, sim_writer
 from jumar.tools.views.story import Story
 
@@ -219,3 +225,64 @@ def test_a_run_without_torch_saves_and_goes_on_and_has_one_writer(tmp_path: Path
         assert run.done == 7
 
     assert Story.read(RealDisk(), where).trusted
+
+
+def test_what_was_read_before_a_takeover_left_it_behind_is_forgotten() -> None:
+    """The log is read before the claim; another writer may put others in their place."""
+    life = Life()
+    life.open()
+    life.save(STEPS[0])
+    log = f"{ROOT}/.jumar"
+    early = copy.deepcopy(life.disk)
+    life.save(STEPS[1])
+    history = History()
+    history.catch_up(life.disk, log)
+    assert at_step(history.state, "live", STEPS[1]) is not None
+
+    other = Life(disk=early)
+    other.open()
+    other.save(STEPS[2])
+    history.catch_up(early, log)
+    fresh = History()
+    fresh.catch_up(early, log)
+
+    assert history.state.digest() == fresh.state.digest() and history.size == fresh.size
+    assert at_step(history.state, "live", STEPS[1]) is None
+    size = history.size
+    history.catch_up(early, log)
+    assert history.size == size and history.last == fresh.last
+
+
+def test_an_interrupt_in_a_recovery_lets_go_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the same, living process can open again."""
+    alive = attrs.evolve(sim_writer(), alive=lambda claim: True)
+    monkeypatch.setattr("jumar.tools.harness.life.sim_writer", lambda: alive)
+    life = Life()
+    right = Recovery.run
+
+    def interrupted(self: Recovery) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recovery, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        life.open()
+    monkeypatch.setattr(Recovery, "run", right)
+    life.open()
+    assert life.save(STEPS[0]) == "committed"
+
+
+def test_an_open_that_is_thrown_away_writes_nothing_more() -> None:
+    """A crash is simulated by forgetting the steps of a process."""
+    life = Life()
+    life.open()
+    life.save(STEPS[0])
+    steps = open_steps(life._setup(0, SimGuard(since=0)))
+    hello: Any = next(steps)
+    steps.send(fx.Gathered([hello.message] * WORLD))
+    wish: Any = steps.send(None)
+    assert wish.phase == "read", "the log is open, and rank 0 waits for the others"
+    before = life.disk.calls
+    steps.close()
+    assert before == life.disk.calls
