@@ -23,7 +23,7 @@ from jumar.engine.disk import Disk
 from jumar.engine.ledger import Ledger
 from jumar.engine.storage import create_once, make_dirs
 from jumar.reducers import events as ev
-from jumar.reducers.errors import SchemaError
+from jumar.reducers.errors import ProtocolMisuse, SchemaError
 from jumar.reducers.state import State
 
 VERSION: Final = 1
@@ -59,6 +59,18 @@ class Request:
         if self.action == "pin":
             return ev.CkptPinned(ckpt_id=self.ckpt_id, who=self.who, why=self.why)
         return ev.CkptUnpinned(ckpt_id=self.ckpt_id, who=self.who)
+
+
+def must_be_committed(state: State, ckpt_id: str | None, named: str) -> None:
+    """ProtocolMisuse for what cannot be pinned; `named` is what the caller called it."""
+    ckpt = state.ckpts.get(ckpt_id or "")
+    if ckpt is None or not ckpt.committed:
+        raise ProtocolMisuse(
+            f"{named} cannot be pinned or unpinned",
+            why="it is not a committed checkpoint of this run",
+            instead="`jumar list RUN` names them",
+            value=named,
+        )
 
 
 def submit(disk: Disk, log: str, request: Request) -> str:
@@ -122,7 +134,7 @@ class Inbox:
                 wish = _ACTIONS[request.action]
                 if pinned[request.ckpt_id] is not wish:
                     events.append(request.event())
-                    ledger.answer(events[-1], name)
+                    ledger.remark(events[-1], op_id=name)
                 pinned[request.ckpt_id] = wish
                 self.taken[name] = ledger.writer.size
         return events

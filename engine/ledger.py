@@ -55,39 +55,29 @@ class Ledger:
         """What is durable."""
         return self.writer.head
 
-    def log(self, events: Sequence[Event]) -> None:
+    def log(self, events: Sequence[Event], op_id: str | None = None) -> None:
         """
         Append in order; durable on return when any of them is a barrier.
+
+        Args:
+            op_id: names the request that they answer, so that nobody answers it twice.
 
         Raises:
             LogFailed: the writer is dead, the attempt is over.
         """
         if events:
             self.writer.append_all(
-                [Entry.of(event) for event in events],
+                [Entry.of(event, op_id) for event in events],
                 durable=any(event.barrier for event in events),
                 witness=any(isinstance(event, WITNESSED) for event in events),
             )
 
-    def note(self, *events: Event) -> None:
+    def note(self, *events: Event, op_id: str | None = None) -> None:
         """Append what the other ranks will be told with rank 0's next message."""
-        self.log(events)
+        self.log(events, op_id)
         self.facts.extend(events)
 
-    def answer(self, event: Event, op_id: str) -> None:
-        """
-        As `remark`, for what somebody asked for.
-
-        Args:
-            op_id: names the request, so that nobody answers it a second time.
-        """
-        self.facts.append(event)
-        try:
-            self.writer.append(Entry.of(event, op_id))
-        except LogFailed as error:
-            logger.error("a request could not be logged", why=str(error))
-
-    def remark(self, *events: Event) -> None:
+    def remark(self, *events: Event, op_id: str | None = None) -> None:
         """
         As `note`, between boundaries, where rank 0 is alone.
 
@@ -95,7 +85,7 @@ class Ledger:
         the next boundary finds it dead and raises on every rank.
         """
         try:
-            self.note(*events)
+            self.note(*events, op_id=op_id)
         except LogFailed as error:
             logger.error("an event could not be logged", why=str(error))
 

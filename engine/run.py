@@ -17,12 +17,12 @@ from jumar.engine import effects as fx
 from jumar.engine.boundary import Request
 from jumar.engine.errors import AttemptOver, SaveRejected
 from jumar.engine.exchange import Steps, drive
+from jumar.engine.inbox import must_be_committed
 from jumar.engine.saving import Saving
 from jumar.engine.session import Session
 from jumar.reducers import events as ev
 from jumar.reducers.ballot import PartWish
 from jumar.reducers.checkpoints import at_step
-from jumar.reducers.errors import ProtocolMisuse
 from jumar.reducers.rules import Schedule
 from jumar.reducers.state import Ckpt
 from jumar.reducers.values import Metric
@@ -164,14 +164,7 @@ class Run(Session):
 
     def _note_of(self, ckpt_id: str, event: ev.Event) -> None:
         self._must_go_on()
-        ckpt = self.current().ckpts.get(ckpt_id)
-        if ckpt is None or not ckpt.committed:
-            raise ProtocolMisuse(
-                f"{ckpt_id} cannot be pinned or unpinned",
-                why="it is not a committed checkpoint of this run",
-                instead="`jumar list RUN` names them",
-                value=ckpt_id,
-            )
+        must_be_committed(self.current(), ckpt_id, ckpt_id)
         if self.ledger is not None:
             self.ledger.remark(event)
 

@@ -21,6 +21,7 @@ from jumar.engine.disk import Disk
 from jumar.engine.log.reader import LogReader, Mode
 from jumar.engine.log.record import Entry, Record
 from jumar.engine.log.writer import LogWriter
+from jumar.tools.cli import main
 from jumar.tools.harness.disk import SimDisk
 from jumar.tools.harness.scenario import read
 from jumar.tools.harness.simulate import ROOT, Simulation
@@ -196,3 +197,16 @@ def lab(tmp_path: Path) -> Lab:
 def kit() -> SimpleNamespace:
     """The helpers of this file, for tests that make their own log."""
     return SimpleNamespace(Lab=Lab, entry=entry, content=content)
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """(exit code, stdout and stderr) of a command."""
+
+    def tell(*arguments: object) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(one) for one in arguments])
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out + said.err
+
+    return tell

@@ -18,14 +18,12 @@ from jumar.engine.clock import SystemClock
 from jumar.engine.disk import Disk
 from jumar.engine.errors import RunBusy
 from jumar.engine.history import History
-from jumar.engine.inbox import Request, submit
+from jumar.engine.inbox import Request, must_be_committed, submit
 from jumar.engine.layout import Layout
 from jumar.engine.log.claims import holder, this_process
 from jumar.engine.log.record import Entry
 from jumar.engine.log.writer import LogWriter
 from jumar.engine.real_disk import RealDisk
-from jumar.reducers.errors import ProtocolMisuse
-from jumar.reducers.state import Ckpt
 from jumar.tools.shared import (
     FINE,
     as_json,
@@ -67,7 +65,7 @@ def _ask(action: str, run: Path, ref: str, who: str | None, why: str, js: bool) 
     story = story_of(run)
     must_trust(story)
     found = refs.resolve(story, ref)
-    _must_be_there(story.state.ckpts.get(found.ckpt_id or ""), ref)
+    must_be_committed(story.state, found.ckpt_id, ref)
     request = Request(
         action, str(found.ckpt_id), who or _login(), why, SystemClock().wall_ns()
     )
@@ -122,20 +120,10 @@ def _write(disk: Disk, log: str, request: Request) -> int:
     try:
         history = History()
         history.catch_up(disk, log)  # what was read before the claim may be old
-        _must_be_there(history.state.ckpts.get(request.ckpt_id), request.ckpt_id)
+        must_be_committed(history.state, request.ckpt_id, request.ckpt_id)
         return writer.append(Entry.of(request.event()), durable=True)
     finally:
         writer.close()
-
-
-def _must_be_there(ckpt: Ckpt | None, ref: str) -> None:
-    if ckpt is None or not ckpt.committed:
-        raise ProtocolMisuse(
-            f"{ref} cannot be pinned or unpinned",
-            why="it is not a committed checkpoint of this run",
-            instead="`jumar list RUN` names them",
-            value=ref,
-        )
 
 
 def _login() -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from jumar.engine.disk import Disk
-from jumar.engine.log.links import Finding
+from jumar.engine.log.links import Finding, Link
 from jumar.engine.log.merkle import Tree
 from jumar.engine.log.reader import LogReader
 
@@ -52,11 +52,11 @@ class Anchor:
 
 @attrs.frozen
 class Task:
-    """One segment to check; `at` is its place in the chain."""
+    """One segment to check, with the one that follows it; `peaks` are those before it."""
 
     disk: Disk
     root: str
-    at: int
+    links: tuple[Link, ...]
     peaks: tuple[bytes, ...]
     wanted: frozenset[int]
 
@@ -95,10 +95,10 @@ class Audit:
 def check_segment(task: Task) -> Checked:
     """Frames, chain, canonical form, footer and frozen digest of one segment."""
     reader = LogReader(task.disk, task.root, mode="audit")
-    first = reader.begin()[task.at].header.first_seq
-    tree = Tree(first, list(task.peaks))
+    reader.chain = list(task.links)
+    tree = Tree(task.links[0].header.first_seq, list(task.peaks))
     known = {}
-    for record in reader.part(task.at):
+    for record in reader.part(0):
         tree.add(reader.body)
         if tree.size in task.wanted:
             known[tree.size] = (tree.root().hex(), record.hash.hex())
@@ -135,7 +135,7 @@ def audit(disk: Disk, root: str, anchors: Sequence[Anchor], apply: Apply = map) 
     parts: list[Checked] = []
     if None not in told:
         tasks = [
-            Task(disk, root, at, tuple(peaks or ()), wanted)
+            Task(disk, root, tuple(chain[at : at + 2]), tuple(peaks or ()), wanted)
             for at, peaks in enumerate(told)
         ]
         parts = list(apply(check_segment, tasks))
@@ -145,7 +145,8 @@ def audit(disk: Disk, root: str, anchors: Sequence[Anchor], apply: Apply = map) 
             first = chain[at].header.first_seq
             if len(peaks) != first.bit_count():  # a gap: told by `_join`
                 peaks = (bytes(32),) * first.bit_count()
-            parts.append(check_segment(Task(disk, root, at, peaks, wanted)))
+            two = tuple(chain[at : at + 2])
+            parts.append(check_segment(Task(disk, root, two, peaks, wanted)))
     known = {0: (Tree().root().hex(), reader.identity.digest.hex())}
     for before, after, link in zip(parts, parts[1:], chain[1:], strict=False):
         findings += _join(before, after, link.name, link.header)

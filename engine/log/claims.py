@@ -138,9 +138,10 @@ def claim(disk: Disk, root: str, who: Writer, now_ns: int) -> int:
     Raises:
         RunBusy: a living process holds the newest claim, or another one was faster.
     """
+    found = _unreleased(disk, root)
+    if found is not None and who.alive(found):
+        raise busy(found, found.epoch)
     held = epochs(disk, root)
-    if held:
-        _refuse_if_held(disk, root, held[-1], who)
     epoch = held[-1] + 1 if held else 1
     if epoch > EPOCH_MAX:
         raise LogDamaged(
@@ -197,26 +198,21 @@ def holder(disk: Disk, root: str, who: Writer) -> Claim | None:
 
     A claim of another host counts, since nothing can be known of that process.
     """
-    held = epochs(disk, root)
-    if not held or _let_go(disk, root, held[-1]):
-        return None
-    found = read_claim(disk, root, held[-1])
+    found = _unreleased(disk, root)
     if found is None or (found.host == who.host and not who.alive(found)):
         return None
     return found
 
 
-def _let_go(disk: Disk, root: str, epoch: int) -> bool:
-    path = path_of(root, epoch)
-    return any(disk.stat(f"{path}.{how}") for how in ("released", "given-up"))
-
-
-def _refuse_if_held(disk: Disk, root: str, epoch: int, who: Writer) -> None:
-    if _let_go(disk, root, epoch):
-        return
-    found = read_claim(disk, root, epoch)
-    if found is not None and who.alive(found):
-        raise busy(found, epoch)
+def _unreleased(disk: Disk, root: str) -> Claim | None:
+    """The newest claim, unless its writer let go of it or it says nothing."""
+    held = epochs(disk, root)
+    if not held:
+        return None
+    path = path_of(root, held[-1])
+    if any(disk.stat(f"{path}.{how}") for how in ("released", "given-up")):
+        return None
+    return read_claim(disk, root, held[-1])
 
 
 def busy(holder: Claim | None, epoch: int) -> RunBusy:

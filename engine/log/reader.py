@@ -109,7 +109,7 @@ class LogReader:
 
     def part(self, at: int) -> Iterator[Record]:
         """
-        The records of one segment alone, after `begin`.
+        The records of one segment of `chain` alone.
 
         What its header says of those before it is believed, for the caller to compare.
         """

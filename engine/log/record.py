@@ -196,11 +196,6 @@ _SHAPES: Final = frozenset(
 """Exact types of the fields: `True` is not an int, bytes are not a text."""
 
 
-def digest(body: bytes) -> bytes:
-    """SHA-256, 32 bytes."""
-    return hashlib.sha256(body).digest()
-
-
 def canonical(record: Record, body: bytes) -> bool:
     """Whether re-encoding gives the same bytes (no duplicate keys, no longer forms)."""
     try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -14,7 +14,8 @@ from jumar.engine.inbox import Request, submit
 from jumar.reducers import events as ev
 from jumar.reducers.checkpoints import branch
 from jumar.reducers.errors import SchemaError
-from jumar.tools.harness.disk import Crash, SimDisk
+from jumar.tools.harness.disk import SimDisk
+from jumar.tools.harness.faults import dies_at
 from jumar.tools.harness.life import ROOT, STEPS, Life, check
 from jumar.tools.views.story import Story
 
@@ -89,16 +90,7 @@ def test_power_loss_anywhere_in_a_submission_leaves_it_whole_or_absent() -> None
     for power in (None, "kill"):
         for n in range(1, 40):
             life = begun()
-            until = life.disk.calls + n
-
-            def dying(name: str, path: str, life: Life = life, until: int = until) -> None:
-                if life.disk.calls >= until:
-                    raise Crash
-
-            life.disk.before = dying
-            with contextlib.suppress(Crash):
-                submit(life.disk, LOG, asked(1))
-            life.disk.before = None
+            dies_at(life.disk, n, partial(submit, life.disk, LOG, asked(1)))
             if power is None:
                 life.disk.power_loss()
             life.runs = {}
@@ -115,20 +107,9 @@ def test_a_crash_at_any_call_of_the_boundary_that_takes_it_loses_no_request() ->
     for n in range(1, 400, 3):
         life = begun()
         submit(life.disk, LOG, asked(1))
-        until = life.disk.calls + n
-
-        def dying(name: str, path: str, life: Life = life, until: int = until) -> None:
-            if life.disk.calls >= until:
-                raise Crash
-
-        life.disk.before = dying
-        try:
-            life.save(STEPS[2])
-            life.disk.before = None
+        if not dies_at(life.disk, n, partial(life.save, STEPS[2])):
             break
-        except Crash:
-            total += 1
-        life.disk.before = None
+        total += 1
         life.disk.power_loss()
         life.runs = {}
         life.open()

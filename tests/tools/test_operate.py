@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,10 @@ import pytest
 
 from jumar import KeepLast, Policy, open_run
 from jumar.engine.real_disk import RealDisk
-from jumar.tools.cli import main
 from jumar.tools.harness.world import SimPayload
 from jumar.tools.views.story import Story
 
 POLICY = Policy(keep=[KeepLast(1)])
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    def tell(*arguments: object) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(one) for one in arguments])
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out + said.err
-
-    return tell
 
 
 def opened(where: Path) -> Any:

@@ -11,23 +11,8 @@ from typing import Any
 
 import pytest
 
-from jumar.tools.cli import main
-
 SAVES = [{"metric": {"step": s, "name": "loss", "value": 1.0 / s}} for s in (100, 200)]
 DO = [SAVES[0], {"save": 100}, SAVES[1], {"save": 200}, {"end": 300}]
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """(exit code, stdout and stderr) of a command."""
-
-    def tell(*arguments: object) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(one) for one in arguments])
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out + said.err
-
-    return tell
 
 
 def newest_head(run: Path) -> Path:

@@ -22,7 +22,8 @@ from jumar.reducers.policy import Policy
 from jumar.reducers.rules import KeepBest, KeepLast
 from jumar.reducers.values import parse_ckpt_id
 from jumar.tools.harness.cluster import Exchange, SimCoordinator
-from jumar.tools.harness.disk import Crash, SimDisk
+from jumar.tools.harness.disk import SimDisk
+from jumar.tools.harness.faults import dies_at
 from jumar.tools.harness.judge import Judge
 from jumar.tools.harness.world import SimClock, SimGuard, SimPayload, sim_writer
 from jumar.tools.views.story import Story
@@ -100,21 +101,10 @@ def lose(life: Life, power: str, seed: int) -> None:
 
 def crash_at(life: Life, n: int, play: Callable[[], None], *, power: str) -> bool:
     """Stop the machine at the n-th call from now; False when the script ended before."""
-    until = life.disk.calls + n
-
-    def dying(name: str, path: str) -> None:
-        if life.disk.calls >= until:
-            raise Crash
-
-    life.disk.before = dying
-    try:
-        play()
-    except Crash:
-        life.disk.before = None
-        lose(life, power, n)
-        return True
-    life.disk.before = None
-    return False
+    if not dies_at(life.disk, n, play):
+        return False
+    lose(life, power, n)
+    return True
 
 
 def calls_of(play: Callable[[Life], None]) -> int:

@@ -19,7 +19,8 @@ from jumar.engine.errors import LogFailed
 from jumar.engine.log.reader import LogReader
 from jumar.engine.log.record import Entry
 from jumar.engine.log.writer import LogWriter
-from jumar.tools.harness.disk import Crash, ShortWrite, SimDisk
+from jumar.tools.harness.disk import ShortWrite, SimDisk
+from jumar.tools.harness.faults import dies_at
 from jumar.tools.harness.world import SimClock, sim_writer
 
 ROOT = "run/.jumar"
@@ -115,22 +116,9 @@ class LogLife:
         """
         Stop the machine at the `at`-th call of an act; False when the act was shorter.
         """
-        until = self.disk.calls + at
-
-        def dying(name: str, path: str) -> None:
-            if self.disk.calls >= until:
-                raise Crash
-
-        self.disk.before = dying
-        try:
-            act()
-        except Crash:
-            self.log, self.asleep = None, []
-            return True
-        finally:
-            self.disk.before = None
-            self.lose(power)
-        return False
+        died = dies_at(self.disk, at, act)
+        self.lose(power)
+        return died
 
     def lose(self, power: Power) -> None:
         """The machine goes down and comes back."""
