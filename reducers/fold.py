@@ -14,7 +14,7 @@ import attrs
 
 from jumar.reducers import events as ev
 from jumar.reducers.guard import covered
-from jumar.reducers.lifecycle import ABSENT, ATTEMPT, CHECKPOINT, GONE, ORDERED, advance
+from jumar.reducers.lifecycle import ABSENT, ATTEMPT, CHECKPOINT, GONE, column, refuse
 from jumar.reducers.lineage import owner
 from jumar.reducers.state import Ckpt, State
 
@@ -26,19 +26,19 @@ def fold(state: State, event: ev.Event) -> None:
     Raises:
         ProtocolMisuse: the event is illegal here; the state is unchanged.
     """
-    name = event.type
+    handler, phases, moves = _STEPS[event.type]
     phase = state.phase
-    if name in ORDERED:
-        after_it = ATTEMPT[phase].get(name)
-        phase = after_it or advance(ATTEMPT, phase, name, f"attempt {state.attempt}")
-    ckpt_id = getattr(event, "ckpt_id", None) if name in _MOVES else None
-    if ckpt_id is not None:
-        status = _status(state, ckpt_id)
-        after = advance(CHECKPOINT, status, name, ckpt_id)
-        _HANDLERS.get(name, _nothing)(state, event)
-        _settle(state, ckpt_id, after, event)
+    if phases:
+        of = state.attempt
+        phase = phases.get(phase) or refuse(ATTEMPT, phase, event.type, f"attempt {of}")
+    ckpt_id = getattr(event, "ckpt_id", None) if moves else None
+    if ckpt_id is None:
+        handler(state, event)
     else:
-        _HANDLERS.get(name, _nothing)(state, event)
+        status = _status(state, ckpt_id)
+        after = moves.get(status) or refuse(CHECKPOINT, status, event.type, ckpt_id)
+        handler(state, event)
+        _settle(state, ckpt_id, after, event)
     state.phase = phase
 
 
@@ -47,9 +47,6 @@ def fold_all(state: State, events: Iterable[ev.Event]) -> State:
     for event in events:
         fold(state, event)
     return state
-
-
-_MOVES: Final = frozenset(name for row in CHECKPOINT.values() for name in row)
 
 
 def _status(state: State, ckpt_id: str) -> str:
@@ -130,9 +127,11 @@ def _accepted(state: State, event: ev.CkptAccepted) -> None:
     steps = state.revisions.setdefault(event.family, {})
     steps[str(event.done)] = steps.get(str(event.done), 0) + 1
     state.refusals.pop(event.family, None)
-    shared = {f.name for f in attrs.fields(Ckpt)} & event.to_plain().keys()
-    fields = {name: getattr(event, name) for name in shared}
+    fields = {name: getattr(event, name) for name in _SHARED}
     state.ckpts[event.ckpt_id] = Ckpt(status="accepted", **fields)
+
+
+_SHARED: Final = {f.name for f in attrs.fields(Ckpt)} & set(ev.CkptAccepted.__slots__)
 
 
 def _committed(state: State, event: ev.CkptCommitted) -> None:
@@ -185,7 +184,9 @@ def _metric_keys(state: State) -> set[str]:
     return {f"{owner(state, c.attempt, c.done)}@{c.done}" for c in state.ckpts.values()}
 
 
-_HANDLERS: Final[Mapping[str, Callable[[State, Any], None]]] = {
+_Handler = Callable[[State, Any], None]
+
+_HANDLERS: Final[Mapping[str, _Handler]] = {
     "run.started": _run_started,
     "policy.resolved": _policy,
     "schedule.resolved": _schedule,
@@ -203,3 +204,9 @@ _HANDLERS: Final[Mapping[str, Callable[[State, Any], None]]] = {
     "prune.started": _prune_started,
     "run.finished": _finished,
 }
+
+_STEPS: Final[Mapping[str, tuple[_Handler, Mapping[str, str], Mapping[str, str]]]] = {
+    name: (_HANDLERS.get(name, _nothing), column(ATTEMPT, name), column(CHECKPOINT, name))
+    for name in ev.TYPES
+}
+"""event type -> its handler, and what it leads an attempt and a checkpoint from and to."""

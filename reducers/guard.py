@@ -8,6 +8,7 @@ restored, so a caller that swallows the error and saves again is refused again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from jumar.reducers.events import GuardVerdict
@@ -98,5 +99,5 @@ def covered(state: State, agreed: GuardVerdict) -> bool:
     vectors = [vector.fed for vector in agreed.components]
     if vectors and vectors[0] and all(vectors[0]):
         return True  # the common case: one component was fed everywhere
-    fed = [sum(steps) for steps in zip(*vectors, strict=True)]
+    fed = [sum(steps) for steps in zip_longest(*vectors, fillvalue=0)]
     return bool(fed) and all(fed)

@@ -9,9 +9,11 @@ checkpoint, so neither stands here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from jumar.reducers.errors import ProtocolMisuse
+
+Table = Mapping[str, Mapping[str, str]]
 
 ABSENT, ACCEPTED, WRITTEN, COMMITTED, PRUNING, GONE = (
     "absent",
@@ -22,7 +24,7 @@ ABSENT, ACCEPTED, WRITTEN, COMMITTED, PRUNING, GONE = (
     "gone",
 )
 
-CHECKPOINT: Final[Mapping[str, Mapping[str, str]]] = {
+CHECKPOINT: Final[Table] = {
     ABSENT: {"ckpt.accepted": ACCEPTED},
     ACCEPTED: {
         "ckpt.written": WRITTEN,
@@ -51,7 +53,7 @@ CHECKPOINT: Final[Mapping[str, Mapping[str, str]]] = {
 
 NO_ATTEMPT, BEGUN, SELECTED, ENDED = "none", "begun", "selected", "ended"
 
-ATTEMPT: Final[Mapping[str, Mapping[str, str]]] = {
+ATTEMPT: Final[Table] = {
     NO_ATTEMPT: {"attempt.started": BEGUN},
     BEGUN: {
         "restart.requested": BEGUN,
@@ -74,17 +76,17 @@ ATTEMPT: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """status -> event type -> next status; an event that stands nowhere here is free."""
 
-ORDERED: Final = frozenset(name for row in ATTEMPT.values() for name in row)
+
+def column(table: Table, name: str) -> dict[str, str]:
+    """status -> next status for one event type; empty when it stands nowhere."""
+    return {status: row[name] for status, row in table.items() if name in row}
 
 
-def advance(table: Mapping[str, Mapping[str, str]], status: str, name: str, of: str) -> str:
-    """The status after an event, or `ProtocolMisuse` when the table has no such pair."""
-    after = table.get(status, {}).get(name)
-    if after is None:
-        raise ProtocolMisuse(
-            f"{name} is not legal for {of} in status {status}",
-            why=f"legal here: {sorted(table.get(status, {})) or 'nothing'}",
-            instead="a log with this order was not written by this protocol: run verify",
-            value=of,
-        )
-    return after
+def refuse(table: Table, status: str, name: str, of: str) -> NoReturn:
+    """Raise `ProtocolMisuse` for a pair that the table does not have."""
+    raise ProtocolMisuse(
+        f"{name} is not legal for {of} in status {status}",
+        why=f"legal here: {sorted(table.get(status, {})) or 'nothing'}",
+        instead="a log with this order was not written by this protocol: run verify",
+        value=of,
+    )

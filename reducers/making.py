@@ -63,18 +63,18 @@ def value(cls: type[T]) -> type[T]:
     """Make a frozen, checked class with `from_plain` and `to_plain` from its fields."""
     source: Any = cls
     source.__attrs_post_init__ = lambda self: _CHECKS[made](self)
-    made: Any = attrs.frozen(kw_only=True, slots=True)(source)
+    made: Any = attrs.frozen(kw_only=True, slots=True, weakref_slot=False)(source)
     fields = [f for f in attrs.fields(made) if "spec" in f.metadata]
     names: dict[str, Any] = {
         "_cls": made,
         "_refuse": _refuse,
         "_keys": _bad_keys,
-        "_new": object.__new__,
+        # The same slots, which may be set: objects of one class can become ones of another.
+        "_open": type(cls.__name__, made.__bases__, {"__slots__": made.__slots__}),
     }
     for field in fields:
         names |= field.metadata["spec"].names
     names["_names"] = frozenset(f.name for f in fields)
-    names |= {f"_set_{f.name}": getattr(made, f.name).__set__ for f in fields}
     exec(_source(fields), names)  # straight-line code from the declarations above
     _CHECKS[made] = names["check"]
     made.from_plain = staticmethod(names["decode"])
@@ -90,8 +90,9 @@ def _source(fields: list[attrs.Attribute[Any]]) -> str:
     """
     Three functions: the check of a built value, the decoder, the encoder.
 
-    The decoder checks and fills the slots itself: going through `__init__` of a frozen
-    class would cost twice as much, and a replay does it for every event of a log.
+    The decoder fills an object of a class with the same slots that is not frozen, and
+    then says of which class it is: `__init__` of a frozen class costs several times as
+    much, and a replay does it for every event of a log.
     """
     spec = {f.name: f.metadata["spec"] for f in fields}
 
@@ -117,8 +118,9 @@ def _source(fields: list[attrs.Attribute[Any]]) -> str:
             *("    " + line.replace("\n", "\n    ") for line in read or ["    pass"]),
             "    except KeyError:",
             "        _keys(_cls, _names, p)",
-            "    made = _new(_cls)",
-            *(f"    _set_{n}(made, {n})" for n in spec),
+            "    made = _open()",
+            *(f"    made.{n} = {n}" for n in spec),
+            "    made.__class__ = _cls",
             "    return made",
             "def encode(self):",
             f"    return {{{encoded}}}",

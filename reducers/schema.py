@@ -20,6 +20,11 @@ from jumar.reducers.fields import Plain
 
 IGNORABLE: Final = "?"
 
+_STORED: Final = {
+    name + mark: cls for name, cls in TYPES.items() for mark in ("", IGNORABLE)
+}
+"""Every known type by the names that it may be stored under."""
+
 UPCASTERS: Final[Mapping[tuple[str, int], Callable[[Plain], Plain]]] = {
     ("writer.claimed", 1): lambda plain: {**plain, "fs": ""},
     ("evidence.sealed", 1): lambda plain: {
@@ -55,12 +60,12 @@ def decode(name: str, v: int, payload: Any) -> Event | Unknown:
     Raises:
         SchemaError: a known type and version with fields that do not fit it.
     """
+    cls = _STORED.get(name)
+    if cls is not None and v == cls.v:
+        return cls.from_plain(payload)
     bare = name.removesuffix(IGNORABLE)
-    cls = TYPES.get(bare)
     if cls is None or v > cls.v:
         return Unknown(bare, v, not name.endswith(IGNORABLE), payload)
-    if v == cls.v:
-        return cls.from_plain(payload)
     return cls.from_plain(lift(bare, v, cls.v, payload))
 
 

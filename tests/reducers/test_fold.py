@@ -20,7 +20,7 @@ from jumar.reducers.ranking import best, ranked
 from jumar.reducers.retention import plan
 from jumar.reducers.rules import KeepBest, KeepLast
 from jumar.reducers.state import State
-from jumar.reducers.values import Candidate, Metric
+from jumar.reducers.values import Candidate, ComponentVector, Metric
 
 POLICY = Policy(keep=[KeepLast(2), KeepBest(1, metric="loss", direction="min")])
 SHA = "cd" * 32
@@ -394,6 +394,37 @@ def test_the_first_finite_value_stands() -> None:
     boundary(state, 10)
 
     assert {"0@10": {":loss": Metric.of(0.5)}} == state.metrics
+
+
+@pytest.mark.parametrize(
+    ("fed", "means"),
+    [
+        ([(1, 1), (1, 1)], True),
+        ([(1, 1), (0, 0)], True),
+        ([(1, 0), (0, 1)], True),
+        ([(1, 0), (1, 0)], False),
+        ([(1, 1), (1,)], True),
+        ([(1,), (1, 1)], True),
+        ([(0, 1), (1,)], True),
+        ([(0, 1), (0,)], False),
+        ([(), ()], False),
+        ([], False),
+    ],
+)
+def test_a_verdict_means_something_when_every_rank_fed_some_component(
+    fed: list[tuple[int, ...]], means: bool
+) -> None:
+    vectors = tuple(
+        ComponentVector(name=name, fed=steps, first_bad=(-1,) * len(steps))
+        for name, steps in zip(("grad", "loss"), fed, strict=False)
+    )
+    state = started()
+    clean = ev.GuardVerdict(
+        attempt=0, from_done=0, to_done=10, components=vectors, flagged=()
+    )
+    fold(state, clean)
+
+    assert state.covered is means
 
 
 SCRIPT = st.lists(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import attrs
 import pytest
 
 from jumar.reducers import events as ev
@@ -117,6 +118,15 @@ def test_what_is_built_is_read_back_equal() -> None:
     assert sample.to_plain()["words"] == ["x", "yy"]
 
 
+def test_what_was_read_is_as_frozen_as_what_was_built() -> None:
+    read = Sample.from_plain(Sample(**GOOD).to_plain())
+
+    for one in (read, *read.parts):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            one.name = "other"  # type: ignore[attr-defined, misc]
+    assert {type(read), *map(type, read.parts)} == {Sample, Part}
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -144,17 +154,23 @@ def test_a_wrong_value_is_refused_where_it_is_built_and_named(
     "change",
     [
         {"n": "3"},
+        {"n": 10},
+        {"maybe_n": False},
+        {"word": "ABC"},
         {"n": True},
         {"n": None},
         {"n": ...},
         {"x": 2},
         {"words": "xy"},
         {"words": ["x", 1]},
+        {"words": ["toolong"]},
+        {"parts": [None]},
         {"parts": [{"name": "f"}]},
         {"parts": {}},
         {"inner": {"state": "odd", "value": 1.0}},
         {"inner": 3},
         {"extra": 1},
+        {"n": ..., "extra": 1},
     ],
     ids=repr,
 )
