@@ -22,7 +22,7 @@ from jumar.engine import effects as fx
 from jumar.engine import tellings
 from jumar.engine.errors import LogFailed
 from jumar.reducers import events as ev
-from jumar.reducers.ballot import Ballot, Lead, PartWish
+from jumar.reducers.ballot import NOTHING_WATCHED, Ballot, Lead, PartWish
 from jumar.reducers.decide import Decision, below_floor, decide, saves
 from jumar.reducers.errors import ProtocolMisuse
 from jumar.reducers.fold import fold_all
@@ -33,13 +33,22 @@ from jumar.reducers.values import Part, RankOutcome
 
 @attrs.frozen
 class Request:
-    """What the trainer asked for, the same on every rank that is in step."""
+    """
+    What the trainer asked for, the same on every rank that is in step.
+
+    Attributes:
+        parts: what this rank will write.
+        order: digests of the collectives that writing will need.
+        error: why this rank cannot say what it will write.
+    """
 
     done: int
     families: tuple[str, ...]
     reasons: tuple[str, ...]
     revise: bool
-    parts: tuple[PartWish, ...]
+    parts: tuple[PartWish, ...] = ()
+    order: str = ""
+    error: str | None = None
 
 
 @attrs.define
@@ -76,7 +85,7 @@ class Boundary:
             saves(self.state, f, request.done, request.revise) for f in request.families
         ):
             return self._next("ballot", fx.ReadGuard())
-        return self._on_guard(fx.GuardRead(readings=()))
+        return self._on_guard(fx.GuardRead(NOTHING_WATCHED))
 
     def receive(self, given: fx.Input) -> list[fx.Effect]:
         """The effects that follow from one input; ProtocolMisuse when none was due."""
@@ -117,9 +126,10 @@ class Boundary:
             reasons=request.reasons,
             policy=self.state.policy.digest(),
             state=self._before,
-            readings=given.readings,
+            order=request.order,
+            facts=given.facts,
             parts=request.parts,
-            error=given.error if least is None else back,
+            error=(request.error or given.error) if least is None else back,
         )
 
     def _on_ballots(self, given: fx.Gathered) -> list[fx.Effect]:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from jumar.engine.errors import RankLost
-from jumar.reducers.ballot import Reading
+from jumar.reducers.ballot import StepFacts
 from jumar.reducers.errors import JumarError
 from jumar.reducers.events import CkptAccepted, Event
 from jumar.reducers.values import Part
@@ -132,9 +132,9 @@ Effect = (
 
 @attrs.frozen
 class GuardRead:
-    """This rank's readings, or its own error."""
+    """What this rank saw since the last verdict, or its own error."""
 
-    readings: tuple[Reading, ...]
+    facts: StepFacts
     error: str | None = None
 
 

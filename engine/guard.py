@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from jumar.reducers.ballot import Reading
+from jumar.reducers.ballot import NOTHING_WATCHED, StepFacts
 
 
 class Guard(Protocol):
     """Accumulates step facts on the device between boundaries."""
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> StepFacts:
         """The one device-to-host transfer of a boundary; clears nothing."""
 
     def clear(self) -> None:
@@ -21,9 +20,9 @@ class Guard(Protocol):
 class NoGuard:
     """For a trainer without one: checkpoints are then never *verified good*."""
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> StepFacts:
         """Nothing was watched."""
-        return ()
+        return NOTHING_WATCHED
 
     def clear(self) -> None:
         """Nothing to forget."""

@@ -37,15 +37,31 @@ class Plan:
     records: Mapping[str, object]
 
 
+@attrs.frozen
+class Declaration:
+    """
+    What one rank is about to write for one family.
+
+    Attributes:
+        parts: part name -> least size in bytes (at least 1); plain file names, unique over
+            all ranks of one checkpoint.
+        order: digest of the collectives that writing will need, in their order; empty when
+            it needs none.  Ranks that differ in it write nothing.
+    """
+
+    parts: Mapping[str, int]
+    order: str = ""
+
+
 class Payload(Protocol):
     """Gives the bytes of a checkpoint.  Called on every rank, in the same order."""
 
-    def declare(self, family: str) -> Mapping[str, int]:
+    def declare(self, family: str) -> Declaration:
         """
-        What *this rank* will write: part name -> least size in bytes (at least 1).
+        What *this rank* will write; local work alone, no collective.
 
-        Part names are plain file names, unique over all ranks of one checkpoint.
-        Agreed and logged before the first byte, checked before the commit.
+        Agreed and logged before the first byte, checked before the commit.  An error
+        becomes this rank's vote: then no rank writes anything.
         """
 
     def stage(self, plan: Plan, open_part: Callable[[str], PartFile]) -> None:

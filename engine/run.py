@@ -18,7 +18,7 @@ from jumar.engine.boundary import Request
 from jumar.engine.errors import AttemptOver, SaveRejected
 from jumar.engine.exchange import Steps, drive
 from jumar.engine.inbox import must_be_committed
-from jumar.engine.saving import Saving
+from jumar.engine.saving import Saving, tail
 from jumar.engine.session import Session
 from jumar.reducers import events as ev
 from jumar.reducers.ballot import PartWish
@@ -115,14 +115,20 @@ class Run(Session):
         self, done: int, *, families: Sequence[str], reason: str | None, revise: bool
     ) -> Request:
         """A boundary's request with this rank's declared parts and all its reasons."""
-        parts = tuple(
-            PartWish(family=family, name=name, size_min=size)
-            for family in families
-            for name, size in self.payload.declare(family).items()
-        )
         due = self.schedule.triggers(done) if self.schedule else ()
         reasons = tuple(dict.fromkeys([*([reason] if reason else []), *due])) or ("manual",)
-        return Request(done, tuple(families), reasons, revise, parts)
+        asked = Request(done, tuple(families), reasons, revise)
+        try:
+            declared = [(family, self.payload.declare(family)) for family in families]
+        except Exception as error:  # becomes this rank's vote: every rank aborts
+            return attrs.evolve(asked, error=tail(error))
+        wishes = [
+            PartWish(family=family, name=name, size_min=size)
+            for family, told in declared
+            for name, size in told.parts.items()
+        ]
+        order = " ".join(told.order for _, told in declared if told.order)
+        return attrs.evolve(asked, parts=tuple(wishes), order=order)
 
     def save_steps(self, request: Request) -> Steps[fx.Conclude]:
         """`save` as steps: the simulated cluster answers the exchanges itself."""

@@ -19,7 +19,7 @@ from jumar.engine.payload import Plan
 from jumar.engine.session import Session
 from jumar.engine.tidy import tidy
 from jumar.reducers import events as ev
-from jumar.reducers.ballot import Lead
+from jumar.reducers.ballot import NOTHING_WATCHED, Lead
 from jumar.reducers.values import Part
 
 logger = structlog.get_logger("jumar")
@@ -70,9 +70,9 @@ class Saving:
     def _read_guard(self, _: fx.ReadGuard) -> fx.Input:
         try:
             self.run.at("ballot")
-            return fx.GuardRead(tuple(self.run.guard.read()))
+            return fx.GuardRead(self.run.guard.read())
         except Exception as error:  # becomes this rank's vote: every rank aborts
-            return fx.GuardRead((), error=tail(error))
+            return fx.GuardRead(NOTHING_WATCHED, error=tail(error))
 
     def _clear_guard(self, _: fx.ClearGuard) -> None:
         self.run.guard.clear()

@@ -51,6 +51,8 @@ def _rejection(event: ev.CkptRejected) -> str:
             f"rejected earlier and not restored since (refusal {event.refusals} in a row)"
         )
     ranks = ", ".join(str(rank) for rank in event.ranks)
+    if event.components == ("replica",):
+        return f"the parameters of rank {ranks} differ from those of its replicas"
     return (
         f"{' and '.join(event.components)} not finite on rank {ranks}, "
         f"first at step {event.first_bad}"

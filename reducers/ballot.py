@@ -8,6 +8,7 @@ from jumar.reducers.fields import (
     flag,
     many,
     maybe_text,
+    one,
     text,
     texts,
 )
@@ -22,6 +23,26 @@ class Reading(Value):
     name: str = choice("grad", "loss", "weights", "ema", "optimizer")
     fed: int = count("steps watched since the last agreed verdict")
     first_bad: int = count("first bad step, completed steps; -1 if none", lo=-1)
+    bad: int = count("tensors that were bad then")
+    where: tuple[str, ...] = texts("some of their names", size_max=512)
+
+
+@value
+class StepFacts(Value):
+    """
+    All that one rank knows of the steps since the last agreed verdict.
+
+    Attributes:
+        replica: `<group>:<digest>` of this rank's copy of the parameters; the copies of
+            one group are equal unless something broke.  Empty: it holds no copy.
+    """
+
+    readings: tuple[Reading, ...] = many(Reading)
+    skipped: int = count("updates left out because they were bad")
+    replica: str = text("group and digest, or nothing", size_max=128)
+
+
+NOTHING_WATCHED = StepFacts(readings=(), skipped=0, replica="")
 
 
 @value
@@ -40,6 +61,8 @@ class Ballot(Value):
 
     Attributes:
         state: digest of the state before this boundary's facts of rank 0 are folded.
+        order: digest of the collectives that writing will need, in their order; empty
+            when it needs none.
         error: what went wrong on this rank before it could vote.
     """
 
@@ -50,7 +73,8 @@ class Ballot(Value):
     reasons: tuple[str, ...] = texts("triggers that fell on this step", size_max=64)
     policy: str = text("digest of the policy", pattern=SHA256)
     state: str = text("digest of the state", pattern=SHA256)
-    readings: tuple[Reading, ...] = many(Reading)
+    order: str = text("digests of the order of collectives", size_max=4096)
+    facts: StepFacts = one(StepFacts)
     parts: tuple[PartWish, ...] = many(PartWish)
     error: str | None = maybe_text("its own error", size_max=8192)
 

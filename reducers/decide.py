@@ -70,12 +70,15 @@ _COMPARED: Final[Mapping[str, Callable[[Ballot], object]]] = {
     "families": lambda b: (b.families, b.revise),
     "policy": lambda b: b.policy,
     "state": lambda b: b.state,
+    "order": lambda b: b.order,
 }
 
 
 def _mismatch(state: State, ballots: Sequence[Ballot]) -> ev.CollMismatch | None:
     for field, said_by in _COMPARED.items():
         said = [said_by(ballot) for ballot in ballots]
+        if field == "order" and any(ballot.error for ballot in ballots):
+            continue  # who failed may not know an order; nothing will be collected
         if len(set(said)) > 1:
             counts = Counter(said)
             # Without a majority rank 0 counts as right: it holds the log.
@@ -117,8 +120,9 @@ def _vote(state: State, ballots: Sequence[Ballot], lead: Lead) -> Decision:
     ]
     if not writing:
         return Decision(events=tuple(events))
-    agreed = guard.verdict(state, first.done, _vectors(ballots))
-    events.append(agreed)
+    facts = [ballot.facts for ballot in ballots]
+    agreed = guard.verdict(state, first.done, facts)
+    events += [agreed, *guard.found(agreed, facts)]
     accepted: list[ev.CkptAccepted] = []
     for family in writing:
         judged = _judge(state, family, ballots, agreed, lead)
@@ -134,15 +138,6 @@ def _at(state: State, family: str, done: int) -> Ckpt:
     found = at_step(state, family, done)
     assert found is not None  # `saves` said so
     return found
-
-
-def _vectors(ballots: Sequence[Ballot]) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Components over ranks; a rank that never fed one contributes (0, -1)."""
-    by_rank = [
-        {r.name: (r.fed, r.first_bad) for r in ballot.readings} for ballot in ballots
-    ]
-    names = {name for readings in by_rank for name in readings}
-    return [(name, [r.get(name, (0, -1)) for r in by_rank]) for name in sorted(names)]
 
 
 def _judge(

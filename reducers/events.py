@@ -124,13 +124,14 @@ class AttemptStarted(Event):
     world: int = count("ranks", lo=1)
 
 
-@event("attempt.ended")
+@event("attempt.ended", v=2)
 class AttemptEnded(Event):
     """The launch came to an end that it could still write down."""
 
     attempt: int = count("attempt number")
     reason: str = choice(
-        "stopped", "finished", "rejected", "poisoned", "rank_lost", "error"
+        *("stopped", "finished", "rejected", "poisoned", "rank_lost", "error"),
+        "preempted",
     )
     done: int = count("completed steps")
     detail: str = text("one line", size_max=4096)
@@ -243,7 +244,7 @@ class NoteCorrection(Event):
 # --- guard and metric ------------------------------------------------------------------
 
 
-@event("guard.verdict")
+@event("guard.verdict", v=2)
 class GuardVerdict(Event):
     """The agreed guard outcome over the steps `(from_done, to_done]`, with all ranks."""
 
@@ -252,6 +253,23 @@ class GuardVerdict(Event):
     to_done: int = count("completed steps now")
     components: tuple[ComponentVector, ...] = many(ComponentVector)
     flagged: tuple[str, ...] = texts("components with a flag on any rank", size_max=32)
+    skipped: tuple[int, ...] = counts("bad updates that each rank left out")
+    replicas: tuple[str, ...] = texts(
+        "<group>:<digest> of each rank's parameters; none: not looked at", size_max=128
+    )
+
+
+@event("guard.found", critical=False)
+class GuardFound(Event):
+    """Where a component of a bad rank was not finite first, as its own flags tell."""
+
+    attempt: int = count("attempt number")
+    done: int = count("completed steps at the verdict")
+    component: str = text("component", size_max=32)
+    rank: int = count("rank")
+    first_bad: int = count("first bad step, completed steps")
+    bad: int = count("tensors that were bad then")
+    where: tuple[str, ...] = texts("some of their names", size_max=512)
 
 
 @event("guard.action")
@@ -468,13 +486,25 @@ class RestartSelected(Event):
     candidates: tuple[Candidate, ...] = many(Candidate)
 
 
-@event("restart.component")
+@event("sharding.resolved", critical=False)
+class ShardingResolved(Event):
+    """How state is spread over the ranks, and so how it is collected."""
+
+    attempt: int = count("attempt number")
+    requested: int | None = maybe_count("stage asked for; None: as the trainer built it")
+    stage: int = count("stage in force: 0 nothing, 1 optimizer, 2 and 3 parameters too")
+    wrapper: str = choice("none", "ddp", "fsdp2")
+    payload: str = choice("whole", "safetensors", "sharded")
+    reason: str = text("why the stage is not the one asked for", size_max=255)
+
+
+@event("restart.component", v=2)
 class RestartComponent(Event):
     """One declared part of the state: restored, or why not."""
 
     attempt: int = count("attempt number")
     name: str = text("component", size_max=64)
-    action: str = choice("restored", "skipped", "registered")
+    action: str = choice("restored", "skipped", "registered", "initialised")
     detail: str = text("one line", size_max=4096)
 
 
@@ -486,12 +516,12 @@ class RestartCompleted(Event):
     done: int = count("completed steps")
 
 
-@event("coll.mismatch", critical=False)
+@event("coll.mismatch", v=2, critical=False)
 class CollMismatch(Event):
     """The ranks did not say the same at a boundary; nothing was decided."""
 
     attempt: int = count("attempt number")
-    field: str = choice("done", "families", "policy", "attempt", "state")
+    field: str = choice("done", "families", "policy", "attempt", "state", "order")
     odd: tuple[int, ...] = counts("ranks that differ from the majority")
     said: tuple[str, ...] = texts("what each rank said, in rank order", size_max=255)
 

@@ -33,6 +33,10 @@ UPCASTERS: Final[Mapping[tuple[str, int], Callable[[Plain], Plain]]] = {
             {**{name: plain[name] for name in ("rank", "name", "sha256")}, "size": None}
         ],
     },
+    ("guard.verdict", 1): lambda plain: {**plain, "skipped": [], "replicas": []},
+    ("restart.component", 1): dict,  # more words for one field
+    ("coll.mismatch", 1): dict,
+    ("attempt.ended", 1): dict,
 }
 """(type, v) -> a pure function from that version's payload to the next one's."""
 

@@ -110,7 +110,7 @@ class RankOutcome(Value):
 class ComponentVector(Value):
     """One guard component over all ranks, in rank order."""
 
-    name: str = choice("grad", "loss", "weights", "ema", "optimizer")
+    name: str = choice("grad", "loss", "weights", "ema", "optimizer", "replica")
     fed: tuple[int, ...] = counts("steps each rank watched")
     first_bad: tuple[int, ...] = counts("first bad completed step, -1 if none", lo=-1)
 

@@ -26,7 +26,7 @@ from jumar.adapters.torch.clip import (
     grouped,
     scaled_norm,
 )
-from jumar.reducers.ballot import Reading
+from jumar.reducers.ballot import Reading, StepFacts
 from jumar.reducers.errors import ProtocolMisuse
 
 NEVER: Final = -1
@@ -126,7 +126,7 @@ class Guard:
 
     # --- the boundary ---
 
-    def read(self) -> list[Reading]:
+    def read(self) -> StepFacts:
         """The one device-to-host transfer of a boundary; clears nothing."""
         on_device = {n: f for n, f in self._first_bad.items() if isinstance(f, Tensor)}
         values = {n: f for n, f in self._first_bad.items() if isinstance(f, int)}
@@ -134,10 +134,17 @@ class Guard:
             held = list(on_device.values())
             stacked = torch.stack([one.to(held[0].device) for one in held])
             values.update(zip(on_device, stacked.tolist(), strict=True))
-        return [
-            Reading(name=name, fed=self._fed[name], first_bad=int(values[name]))
+        readings = tuple(
+            Reading(
+                name=name,
+                fed=self._fed[name],
+                first_bad=int(values[name]),
+                bad=int(values[name] != NEVER),
+                where=(),
+            )
             for name in sorted(self._fed)
-        ]
+        )
+        return StepFacts(readings=readings, skipped=0, replica="")
 
     def clear(self) -> None:
         """The verdict over these steps was agreed on: begin a new interval."""

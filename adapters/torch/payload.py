@@ -19,7 +19,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from jumar.adapters.torch.plain import storable
 from jumar.adapters.torch.rng import rng_state
-from jumar.engine.payload import PartFile, Plan
+from jumar.engine.payload import Declaration, PartFile, Plan
 
 STATE: Final = "state.pt"
 RECORDS: Final = "jumar"
@@ -53,9 +53,9 @@ class TrainerPayload:
     rank: int
     parts: dict[str, Any] = attrs.field(factory=dict)
 
-    def declare(self, family: str) -> Mapping[str, int]:
+    def declare(self, family: str) -> Declaration:
         """This rank's one file."""
-        return {part_of(self.rank): 1}
+        return Declaration({part_of(self.rank): 1})
 
     def stage(self, plan: Plan, open_part: Callable[[str], PartFile]) -> None:
         """

@@ -31,7 +31,7 @@ def with_grads(*grads: Tensor | None) -> list[nn.Parameter]:
 
 def flags(guard: Guard) -> dict[str, int]:
     """Component -> first bad step."""
-    return {reading.name: reading.first_bad for reading in guard.read()}
+    return {reading.name: reading.first_bad for reading in guard.read().readings}
 
 
 @PATHS
@@ -145,7 +145,7 @@ def test_the_loss_is_flagged_on_its_own_and_only_the_first_bad_step_counts(
         guard.watch(parameters=with_grads(torch.ones(2)), loss=torch.tensor(loss))
 
     assert flags(guard) == {"grad": -1, "loss": 102}
-    assert [reading.fed for reading in guard.read()] == [4, 4]
+    assert [reading.fed for reading in guard.read().readings] == [4, 4]
 
 
 @PATHS
@@ -154,7 +154,7 @@ def test_reading_clears_nothing_and_clearing_begins_anew(host_reads: bool) -> No
     guard.watch(parameters=with_grads(torch.tensor([math.nan])))
     assert {"grad": 1} == flags(guard) == flags(guard)
     guard.clear()
-    assert guard.read() == []
+    assert guard.read().readings == ()
     guard.watch(parameters=with_grads(torch.tensor([1.0])))
     guard.watch(parameters=with_grads(torch.tensor([math.inf])))
 

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jumar.reducers import events as ev
-from jumar.reducers.ballot import Ballot, Lead, PartWish, Reading
+from jumar.reducers.ballot import (
+    NOTHING_WATCHED,
+    Ballot,
+    Lead,
+    PartWish,
+    Reading,
+    StepFacts,
+)
 from jumar.reducers.checkpoints import at_step, branch, in_flight, latest, superseded, tip
 from jumar.reducers.decide import Decision, decide
 from jumar.reducers.errors import ProtocolMisuse
@@ -39,6 +46,21 @@ def started(policy: Policy = POLICY, world: int = 2) -> State:
     )
 
 
+def facts(done: int, bad: str | None, replica: str = "") -> StepFacts:
+    """What one rank saw in ten steps: `bad` names a component."""
+    readings = tuple(
+        Reading(
+            name=name,
+            fed=10,
+            first_bad=done - 1 if bad == name else -1,
+            bad=int(bad == name),
+            where=(f"{name}.tensor",) if bad == name else (),
+        )
+        for name in ("grad", "loss")
+    )
+    return StepFacts(readings=readings, skipped=0, replica=replica)
+
+
 def ballots(
     state: State, done: int, *, bad: dict[int, str] | None = None, revise: bool = False
 ) -> list[Ballot]:
@@ -54,12 +76,8 @@ def ballots(
             reasons=("periodic",),
             policy=state.policy.digest(),
             state=state.digest(),
-            readings=tuple(
-                Reading(
-                    name=name, fed=10, first_bad=done - 1 if bad.get(rank) == name else -1
-                )
-                for name in ("grad", "loss")
-            ),
+            order="",
+            facts=facts(done, bad.get(rank)),
             parts=(PartWish(family="live", name=f"{rank}.bin", size_min=1),),
             error=None,
         )
@@ -188,7 +206,13 @@ def test_a_prune_that_is_called_back_makes_it_a_checkpoint_again() -> None:
 def test_nothing_happens_before_an_attempt_began(name: str) -> None:
     events: dict[str, ev.Event] = {
         "guard.verdict": ev.GuardVerdict(
-            attempt=0, from_done=0, to_done=1, components=(), flagged=()
+            attempt=0,
+            from_done=0,
+            to_done=1,
+            components=(),
+            flagged=(),
+            skipped=(),
+            replicas=(),
         ),
         "restart.selected": ev.RestartSelected(
             attempt=0, ckpt_id=None, done=0, candidates=()
@@ -313,7 +337,8 @@ def test_an_unverified_newer_commit_does_not_free_the_last_verified_good() -> No
     state = started(Policy(keep=[KeepLast(1)]))
     boundary(state, 10)
     blind = [
-        Ballot.from_plain({**b.to_plain(), "readings": []}) for b in ballots(state, 20)
+        Ballot.from_plain({**b.to_plain(), "facts": NOTHING_WATCHED.to_plain()})
+        for b in ballots(state, 20)
     ]
     decision = decide(state, blind, Lead(clock_ns=1, epoch=1))
     fold_all(state, decision.events)
@@ -420,7 +445,13 @@ def test_a_verdict_means_something_when_every_rank_fed_some_component(
     )
     state = started()
     clean = ev.GuardVerdict(
-        attempt=0, from_done=0, to_done=10, components=vectors, flagged=()
+        attempt=0,
+        from_done=0,
+        to_done=10,
+        components=vectors,
+        flagged=(),
+        skipped=(),
+        replicas=(),
     )
     fold(state, clean)
 

@@ -73,7 +73,7 @@ def _verdict(done: int) -> ev.Event:
         for name in ("grad", "loss", "weights")
     )
     return ev.GuardVerdict(attempt=0, from_done=done - 1, to_done=done, components=vectors,
-                           flagged=())  # fmt: skip
+                           flagged=(), skipped=(0, 0), replicas=())  # fmt: skip
 
 
 def _boundary(done: int) -> Iterator[ev.Event]:

@@ -12,7 +12,7 @@ import attrs
 
 from jumar.engine.layout import LOG, POINTER
 from jumar.reducers.errors import JumarError
-from jumar.reducers.guard import COMPONENTS
+from jumar.reducers.guard import WATCHED
 from jumar.reducers.values import FAMILY
 
 Op = Mapping[str, Any]
@@ -150,7 +150,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         {"metrics": _metrics, "family": is_family, "reason": is_text, "revise": _flag},
     ),
     "metric": Shape({"step": is_step, "name": is_text, "value": _metric}),
-    "bad": Shape({"step": is_step, "ranks": _ranks, "component": _one_of(*COMPONENTS)}),
+    "bad": Shape({"step": is_step, "ranks": _ranks, "component": _one_of(*WATCHED)}),
     "fail": Shape({"rank": _rank, "phase": _one_of(*PHASES), "error": _errno}),
     "odd": Shape({"rank": _rank, "done": _done_or_none}),
     "crash": Shape({"phase": _one_of(*PHASES)}, {"ranks": _whom, "power": _flag}),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import attrs
 
 from jumar.engine.log.claims import Writer
-from jumar.engine.payload import PartFile, Plan
-from jumar.reducers.ballot import Reading
-from jumar.reducers.guard import COMPONENTS
+from jumar.engine.payload import Declaration, PartFile, Plan
+from jumar.reducers.ballot import Reading, StepFacts
+from jumar.reducers.guard import WATCHED
 
 START_NS: Final = 1_700_000_000 * 10**9
 TICK_NS: Final = 1_000_000
@@ -49,13 +49,20 @@ class SimGuard:
         """A non-finite value at this step (completed steps)."""
         self.bad[component] = min(step, self.bad.get(component, step))
 
-    def read(self) -> list[Reading]:
+    def read(self) -> StepFacts:
         """One reading per component."""
         fed = max(0, self.done - self.since)
-        return [
-            Reading(name=name, fed=fed, first_bad=self.bad.get(name, -1))
-            for name in COMPONENTS
-        ]
+        readings = tuple(
+            Reading(
+                name=name,
+                fed=fed,
+                first_bad=self.bad.get(name, -1),
+                bad=int(name in self.bad),
+                where=(),
+            )
+            for name in WATCHED
+        )
+        return StepFacts(readings=readings, skipped=0, replica="")
 
     def clear(self) -> None:
         """The verdict was agreed on."""
@@ -68,9 +75,9 @@ class SimPayload:
 
     rank: int
 
-    def declare(self, family: str) -> Mapping[str, int]:
+    def declare(self, family: str) -> Declaration:
         """One part a rank."""
-        return {f"part{self.rank:05d}.bin": 1}
+        return Declaration({f"part{self.rank:05d}.bin": 1})
 
     def stage(self, plan: Plan, open_part: Callable[[str], PartFile]) -> None:
         """The records as they would go into the bytes, in two writes."""

@@ -21,6 +21,9 @@ def refusal(event: ev.CkptRejected) -> str:
     if event.cause == "sticky":
         count = f"{event.refusals} in a row"
         return f"rejected, since nothing was restored after an earlier rejection ({count})"
+    if event.components == ("replica",):
+        who = listed(event.ranks)
+        return f"rejected: the parameters of rank {who} differ from those of its replicas"
     return (
         f"rejected: {' and '.join(event.components)} not finite on rank "
         f"{listed(event.ranks)}, first at step {event.first_bad}"
@@ -43,9 +46,20 @@ def _verdict(story: Story, ref: Ref, event: ev.GuardVerdict) -> Says:
     bad = {rank for vector in event.components for rank in flagged(vector)}
     names = f": {' and '.join(event.flagged)}" if event.flagged else ""
     span = f"over ({event.from_done}, {event.to_done}]"
+    left_out = max(event.skipped, default=0)
+    skipped = f"; {left_out} bad update{'s' * (left_out != 1)} left out" if left_out else ""
     if not event.components:
-        return "verdict", f"nothing was watched {span}"
-    return "verdict", f"{world - len(bad)} of {world} ranks finite {span}{names}"
+        return "verdict", f"nothing was watched {span}{skipped}"
+    return "verdict", f"{world - len(bad)} of {world} ranks finite {span}{names}{skipped}"
+
+
+def _found(story: Story, ref: Ref, event: ev.GuardFound) -> Says:
+    more = event.bad - len(event.where)
+    others = f" and {more} more" if more > 0 else ""
+    return "found", (
+        f"{event.component} on rank {event.rank} at step {event.first_bad}: "
+        f"{listed(event.where)}{others}"
+    )
 
 
 def _accepted(story: Story, ref: Ref, event: ev.CkptAccepted) -> Says:
@@ -107,6 +121,7 @@ SAYS: Final[Mapping[type, Callable[[Story, Ref, Any], Says]]] = {
     ev.MetricReported: _metric,
     ev.CkptProposed: lambda s, r, e: ("proposed", listed(e.reasons)),
     ev.GuardVerdict: _verdict,
+    ev.GuardFound: _found,
     ev.CkptRejected: lambda s, r, e: ("rejected", refusal(e)),
     ev.GuardAction: lambda s, r, e: ("action", f"{e.action} after {e.refusals} in a row"),
     ev.CkptAccepted: _accepted,
